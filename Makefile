@@ -6,8 +6,11 @@ SHELL := /bin/bash
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-AGENT  := target/$(TARGET)/release/leadline-agent
-# The agent that the tests use: built with the Rust tests, in one profile. `make build` puts the release in its place.
+# What is built for use: `quick` within minutes, `release` optimised as a whole (`make build PROFILE=release`).
+PROFILE := quick
+AGENT   = target/$(TARGET)/$(PROFILE)/leadline-agent
+# The agent that the tests use: built with the Rust tests, in one profile. It stays where cargo puts it, so that what is
+# installed in .venv/bin is what measures.
 CHECKED := target/$(TARGET)/checked/leadline-agent
 # One static file, so that copying it to a host is the whole installation. With --target the flag stays away from build
 # scripts and procedural macros, which cannot be static.
@@ -26,30 +29,36 @@ MYPY = $(PYTHON) -m mypy && find tests -mindepth 2 -name conftest.py -print0 | x
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked agent openvpn demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-build: $(VENV)/.installed ## the `leadline` command and its agent, in .venv/bin
-	@$(STATIC) cargo build --release --quiet --package leadline-agent
+# Downloads wait for the network, and the compiler for a CPU.
+build: ## the `leadline` command and its agent, in .venv/bin
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed agent PROFILE=$(PROFILE)
 	@cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
 
-build-checked: $(VENV)/.installed ## the same with the agent that the tests use, whose arithmetic is checked
+agent:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
+	@$(STATIC) python3 scripts/build_agent.py $(PROFILE)
+
+build-checked: ## the agent that the tests use, whose arithmetic is checked; it is not installed
 	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
-	@cmp -s $(CHECKED) $(VENV)/bin/leadline-agent || install -m 755 $(CHECKED) $(VENV)/bin/leadline-agent
 
 $(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
 	@test -x $(PYTHON) || scripts/uv venv --quiet --python-preference only-system $(VENV)
-	scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
-	$(STATIC) SETUPTOOLS_RUST_CARGO_PROFILE=checked \
-	  scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@echo "installing the Python packages of requirements.lock into $(VENV)" >&2
+	@scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
+	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: build ## run examples/gateway.yaml on hosts made here
+demo: ## three gateways side by side on hosts made here: set-up, then `leadline demo`
+	@$(MAKE) --no-print-directory --jobs=2 build openvpn
+	$(VENV)/bin/leadline demo
+
+openvpn:
 	@scripts/packages openvpn
-	$(VENV)/bin/leadline run examples/gateway.yaml
 
 # As README shows it: the first screen of the newest run of the demo, on a machine that did nothing else.
 picture: ## docs/images/report.png, from the newest run of the demo
@@ -73,9 +82,11 @@ check-rust:
 check-python:
 	LEADLINE_AGENT=none $(PYTHON) -m pytest --quiet $(UNIT_WORKERS) -m "not agent and not processes $(SELECTION)" tests/unit tests/contract
 
+test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(abspath $(CHECKED))
+
 # What is compiled and what is installed do not wait for each other.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	@$(MAKE) --no-print-directory --jobs=2 build-checked test-tools
+	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.installed test-tools
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
@@ -127,6 +138,7 @@ format: build ## format all code
 	$(VENV)/bin/ruff check --fix $(PYTHON_CODE)
 	cargo fmt --all
 
+bench: PROFILE := release
 bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
 	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
@@ -152,7 +164,7 @@ man: $(VENV)/.installed ## man pages of the command and its subcommands, in .ven
 
 lock: ## renew requirements.lock
 	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \
-	  --group dev pyproject.toml -o requirements.lock
+	  --extra parquet --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venv-uv build $(DIST)

@@ -1,16 +1,24 @@
-"""Adds one thing to pyproject.toml: each archive holds the commit that it was made from, in `leadline/commit`."""
+"""Adds to pyproject.toml what it cannot say: the agent beside the command, the commit that an archive was made from, in
+`leadline/commit`, and the examples, in `leadline/examples`.
+
+With LEADLINE_WITHOUT_AGENT set, no agent is built: `make build` builds it beside this, and shows how far it is.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
+from setuptools_rust import RustBin
 
 TREE = Path(__file__).resolve().parent
 COMMIT = Path("leadline") / "commit"
+AGENT = [RustBin("leadline-agent", path="crates/agent/Cargo.toml", debug=False)]
 
 
 def commit() -> str | None:
@@ -31,13 +39,14 @@ def write_commit(packages: Path) -> None:
         (packages / COMMIT).write_text(known + "\n", encoding="ascii")
 
 
-class BuildWithCommit(build_py):
-    """The packages, and the commit; an editable install asks git instead."""
+class BuildWithExtras(build_py):
+    """The packages, the commit and the examples; an editable install asks git, and reads them in the source tree."""
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
             write_commit(Path(self.build_lib))
+            shutil.copytree(TREE / "examples", Path(self.build_lib) / "leadline" / "examples", dirs_exist_ok=True)
 
 
 class SdistWithCommit(sdist):
@@ -48,4 +57,7 @@ class SdistWithCommit(sdist):
         write_commit(Path(base_dir) / "python")
 
 
-setup(cmdclass={"build_py": BuildWithCommit, "sdist": SdistWithCommit})
+setup(
+    cmdclass={"build_py": BuildWithExtras, "sdist": SdistWithCommit},
+    rust_extensions=[] if os.environ.get("LEADLINE_WITHOUT_AGENT") else AGENT,
+)

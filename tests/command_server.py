@@ -40,7 +40,6 @@ LIBRARIES = (
     "encodings.idna",
     "jinja2",
     "rich.console",
-    "scipy.special",
     "xml.parsers.expat",
 )
 STAND_IN = Path(__file__).with_name("stand_in.py")

@@ -1,6 +1,9 @@
 """For all tests: what the commands keep for later (ceilings of the generator) is kept apart from the user's own, no
 example of a property has to be quick, and a journal that Leadline wrote has no line that Leadline cannot read.
 
+Owns which tests judge the machine that they run on: none that starts real loads, but those marked `machine_rules` or
+`exclusive`.
+
 Owns how tests are dealt out to the workers of `make test`: in which order, and which of them stay together; and the
 server of the command that all workers share.
 
@@ -25,6 +28,8 @@ from hypothesis import settings
 
 from command_server import command_server
 from leadline.dataset.journal import STRICT_VARIABLE
+from leadline.dataset.machine_rules import MACHINE_RULES_VARIABLE, OFF
+from quiet_machine import why_disturbed, why_not_quiet
 
 gc.disable()
 
@@ -44,6 +49,48 @@ settings.load_profile("no-deadline")
 
 # For the commands that tests start as for what they call; `damaged_journals` takes it back.
 os.environ[STRICT_VARIABLE] = "1"
+
+# What else the machine does fails no test: figures of real loads are judged without the rules about it.
+os.environ[MACHINE_RULES_VARIABLE] = OFF
+MADE_DATA = {"unit", "contract"}
+"""Folders whose tests judge made data, but those marked `agent`."""
+TESTS = Path(__file__).parent
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Switch the rules about the machine on around a test that is about them, and the fixtures that it begins."""
+    if has_machine_rules(item):
+        del os.environ[MACHINE_RULES_VARIABLE]
+    try:
+        return (yield)
+    finally:
+        os.environ[MACHINE_RULES_VARIABLE] = OFF
+
+
+def has_machine_rules(item: pytest.Item) -> bool:
+    """Whether the rules about the machine hold in a test."""
+    if item.get_closest_marker("exclusive") or item.get_closest_marker("machine_rules"):
+        return True
+    folder = item.path.relative_to(TESTS).parts[0]
+    return folder in MADE_DATA and not item.get_closest_marker("agent")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs a CPU to itself where it would have none."""
+    if item.get_closest_marker("exclusive") and (why := why_not_quiet()):
+        pytest.skip(why)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip such a test, too, if it failed on a machine that is no longer quiet."""
+    try:
+        return (yield)
+    except Exception as error:
+        if item.get_closest_marker("exclusive") and (why := why_disturbed()):
+            pytest.skip(f"{why}, and it failed: {error}")
+        raise
 
 
 @pytest.hookimpl(tryfirst=True)

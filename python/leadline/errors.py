@@ -7,6 +7,7 @@ Raise these where the cause is known; only `cli` prints them and sets the exit c
     + PlanError
     + MissingBinary
   - EnvironmentLimit       2   this machine cannot do it
+    + ClosedDevice
   - AgentError             1
     + AgentLost
     + TaskFailed
@@ -81,6 +82,12 @@ class EnvironmentLimit(LeadlineError):
     code = "environment"
 
 
+class ClosedDevice(EnvironmentLimit):
+    """A device that the request needs is missing, or the rights forbid it."""
+
+    code = "closed_device"
+
+
 class AgentError(LeadlineError):
     """An agent could not do its work."""
 
@@ -144,15 +151,28 @@ class Interrupted(LeadlineError):
 
 
 class DatasetError(LeadlineError):
-    """A run folder cannot be read or written."""
+    """A run folder cannot be read or written. With `is_full`, there is no space for it."""
 
     code = "dataset"
+
+    def __init__(self, message: str, *, hint: str | None = None, is_full: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_full = is_full
 
 
 class Unforeseen(LeadlineError):
     """An unexpected exception, which is a defect of Leadline."""
 
     code = "unforeseen"
+
+
+LOG_END = "; its log ends: "
+"""Before the last lines of a daemon's log in a message; they are its end."""
+
+
+def without_log(message: str) -> str:
+    """A message without the log at its end, for those places that do not need it a second time."""
+    return message.partition(LOG_END)[0]
 
 
 def each_failure(failure: BaseException) -> Iterator[BaseException]:

@@ -57,7 +57,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     assert shutil.which("cargo", path=bare["PATH"]) is None
     uv = str(ROOT / "scripts" / "uv")
     # The wheel's own dependencies, and no others. The lock file only states their versions, which the build's cache has.
-    made = {key: value for key, value in os.environ.items() if not key.startswith("CARGO")}
+    made = {key: value for key, value in os.environ.items() if not key.startswith(("CARGO", "LEADLINE_AGENT"))}
     run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], folder, made)
     (wheel,) = dist.glob("*.whl")
     versions = ["--constraint", str(ROOT / "requirements.lock")]
@@ -94,7 +94,7 @@ def test_agents_tarball_holds_a_program_that_needs_no_library(dist: Path, tmp_pa
 def test_sdist_holds_every_source_file(dist: Path) -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("this is no git checkout")
-    kept = run(["git", "ls-files", "crates", "python", "contract"], ROOT, os.environ)
+    kept = run(["git", "ls-files", "crates", "python", "contract", "examples"], ROOT, os.environ)
     tracked = set(kept.stdout.split())
     with tarfile.open(dist / "leadline-0.1.0.tar.gz") as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
@@ -104,7 +104,7 @@ def test_sdist_holds_every_source_file(dist: Path) -> None:
 
 def test_installed_command_prints_the_commit_and_checks_the_host(installed: Mapping[str, str], tmp_path: Path) -> None:
     version = run(["leadline", "--version"], tmp_path, installed).stdout
-    assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\n", version)
+    assert re.fullmatch(r"leadline 0\.1\.0 \(commit [0-9a-f]{7,}(-dirty)?\)\nleadline-agent 0\.1\.0 \(.+\) at .+\n", version)
     assert "io_uring" in run(["leadline", "doctor"], tmp_path, installed).stdout
 
 
@@ -118,13 +118,14 @@ def test_installed_command_loads_its_own_server(installed: Mapping[str, str], tm
 
 @pytest.mark.lab
 def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_path: Path) -> None:
-    plan = ROOT / "examples" / "gateway.yaml"
-    tests = ("tcp-up", "tcp-down", "rr", "http-closed")
-    short = [part for test in tests for part in ("--set", f"tests.{test}.duration=3s")]
-    run(["leadline", "run", str(plan), "--only", "sut=route", "--set", "repeat=1", *short], tmp_path, installed)
+    # Its examples are in the wheel: there is no source tree.
+    text = run(["leadline", "plan", "--example", "demo"], tmp_path, installed).stdout
+    assert text == (ROOT / "examples" / "demo.yaml").read_text()
+    (tmp_path / "demo.yaml").write_text(text)
+    run(["leadline", "run", "demo.yaml", "--only", "sut=route", "--set", "repeat=1"], tmp_path, installed)
     (page,) = tmp_path.glob("runs/*/report.html")
     (case,) = packed_cases(page.read_text(encoding="utf-8"))
-    measured = {"tcp-up", "tcp-down", "udp", "rr", "http-closed", "http-open"}
+    measured = {"tcp", "rr", "http"}
     assert measured == {name for name in measured if f'"{name}"' in case}
     (trial,) = json.loads(page.with_name("findings.json").read_text())["run"]["trials"]
     assert (trial["sut"], trial["status"]) == ("route", "done")

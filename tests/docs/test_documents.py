@@ -12,14 +12,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from leadline.agents import launch
+
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
 DOCUMENTS = [
     ROOT / "README.md",
@@ -119,7 +119,7 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     (programs / "leadline").symlink_to(quick_command)
-    (programs / "leadline-agent").symlink_to(BIN / "leadline-agent")
+    (programs / "leadline-agent").symlink_to(launch.agent_binary())
     (tmp_path / "examples").mkdir()
     for plan in sorted((ROOT / "examples").glob("*.yaml")):
         text = shortened_plan(plan.read_text(encoding="utf-8"))
@@ -147,6 +147,7 @@ def run_here(lines: list[str], workplace: Path) -> subprocess.CompletedProcess[s
 
 @pytest.mark.lab
 @pytest.mark.parametrize("document", documents_with(shell_lines), ids=name_of)
+@pytest.mark.decided_by("nothing: any exit code of a target is right")
 def test_shell_examples_run(document: Path, workplace: Path) -> None:
     lines = shell_lines(document)
     if shutil.which("openvpn") is None and any(line.startswith("openvpn ") for line in lines):
@@ -164,6 +165,7 @@ def test_make_targets_exist(document: Path) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("document", documents_with(plans), ids=lambda path: path.name)
+@pytest.mark.decided_by("the exit code follows from the outcomes, whatever they are")
 def test_plans_in_documents_run(document: Path, workplace: Path) -> None:
     if shutil.which("openvpn") is None:
         pytest.skip("openvpn is not installed, and cannot be without root")

@@ -96,6 +96,7 @@ def test_each_command_has_an_example_that_it_understands(name: str) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.decided_by("nothing: any exit code of a target is right")
 def test_examples_of_a_measurement_run(name: str, workplace: Path) -> None:
     (workplace / "mix.txt").write_text("weight=3 http://192.0.2.7/a\nhttp://192.0.2.7/b\n")
     (workplace / "script.lua").write_text("function init(args) wrk.path = '/' .. args[1] end\n")
@@ -110,6 +111,7 @@ def test_examples_of_a_measurement_run(name: str, workplace: Path) -> None:
 
 @pytest.mark.lab
 @pytest.mark.takes(90)
+@pytest.mark.decided_by("nothing: any exit code of a target is right")
 def test_examples_of_tunnel_run(workplace: Path) -> None:
     if shutil.which("openvpn") is None:
         pytest.skip("openvpn is not installed, and cannot be without root")
@@ -139,6 +141,7 @@ def test_examples_of_tunnel_run(workplace: Path) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("name", ["crypto", "doctor", "plan", "run"])
+@pytest.mark.decided_by("nothing: any exit code of a target is right")
 def test_examples_of_a_command_without_a_server_run(name: str, workplace: Path) -> None:
     lines = [*examples(name)]
     if name == "run":
@@ -202,6 +205,7 @@ def test_urls_in_the_help_of_serve_are_answered(workplace: Path) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.decided_by("nothing: no load runs")
 def test_each_option_that_takes_a_condition_has_an_example(name: str) -> None:
     options = {flag for option in command(name).params for flag in option.opts} & set(CONDITIONS)
     exemplified = {option for option, _ in hints(name)} | {flag for flag in options if flag in " ".join(examples(name))}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncssh
 
-BIN = Path(sys.executable).parent
+from leadline.agents import launch
 
 
 async def execute(process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -25,7 +25,7 @@ async def execute(process: asyncssh.SSHServerProcess[bytes]) -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{launch.agent_binary().parent}:{os.environ['PATH']}"},
     )
     await process.redirect(command.stdin, command.stdout, command.stderr)
     process.exit(await command.wait())

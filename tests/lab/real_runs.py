@@ -27,11 +27,15 @@ import pytest
 from lab_scripts import UNPRIVILEGED_UID, cgroups_of, jail_user
 
 from in_process import leadline
+from leadline.agents import launch
 from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TUN = Path("/dev/net/tun")
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LEADLINE_STRICT_JOURNAL")
+_KEPT_VARIABLES = (
+    *("PATH", "HOME", "LANG", "PYTHONPATH"),
+    *("LEADLINE_AGENT", "LEADLINE_STRICT_JOURNAL", "LEADLINE_MACHINE_RULES"),
+)
 LEADLINE = Path(sys.executable).with_name("leadline")
 Entry = dict[str, Any]
 ROUTE, WIREGUARD, OPENVPN = {"kind": "route"}, {"kind": "wireguard"}, {"kind": "openvpn"}
@@ -242,7 +246,8 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
             yield sandbox
         return
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))
-    shown = {"python": Path(sys.base_prefix), "tree": ROOT / "python", "venv": Path(sys.prefix)}
+    agent = launch.agent_binary()
+    shown = {"python": Path(sys.base_prefix), "tree": ROOT / "python", "venv": Path(sys.prefix), "agent": agent.parent}
     for name in shown:
         (scratch / name).mkdir()
     (scratch / "tmp").mkdir()
@@ -270,7 +275,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
         "PYTHONPATH": f"{scratch / 'tree'}:{library}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "LD_LIBRARY_PATH": str(scratch / "python/lib"),
-        "LEADLINE_AGENT": str(scratch / "venv/bin/leadline-agent"),
+        "LEADLINE_AGENT": str(scratch / "agent" / agent.name),
         "HOME": str(scratch),
     }
     work = scratch / "work"

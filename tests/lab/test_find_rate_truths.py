@@ -103,6 +103,7 @@ def check_folder(found: dict[str, Any], base: Path, status: str = "done") -> Non
         (CONDITIONS, ("--format", "wrk"), 2, "--find-rate"),
     ],
 )
+@pytest.mark.decided_by("nothing: no load runs")
 def test_wrong_search_option_is_one_line_on_stderr(
     server: cli.Server, conditions: str, options: tuple[str, ...], code: int, says: str
 ) -> None:
@@ -112,12 +113,14 @@ def test_wrong_search_option_is_one_line_on_stderr(
     assert says in line
 
 
+@pytest.mark.decided_by("the closed port")
 def test_search_of_closed_port_fails_with_error_document() -> None:
     done = leadline(*command(cli.Server(free_port(), free_port())), "--json")
     assert done.returncode == 1
     assert "refused" in done.stderr and json.loads(done.stdout)["schema"] == "leadline.error/1"
 
 
+@pytest.mark.decided_by("the interrupt")
 def test_interrupted_search_keeps_its_trials(server: cli.Server, tmp_path: Path) -> None:
     """The first trials of a search: each is what its rate and Little's law make of it, on a machine of any speed."""
     arguments: list[str | Path] = [

@@ -13,6 +13,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
+from leadline.agents import launch
 from waiting import WITHIN_S
 
 HERE = Path(__file__).resolve().parent
@@ -62,10 +63,12 @@ def assert_measured(done: subprocess.CompletedProcess[str]) -> None:
     assert "gateway-not-crossed" not in reasons
 
 
+@pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
 def test_local_hosts_are_measured_as_they_are(tmp_path: Path) -> None:
     assert_measured(run(tmp_path, "local", []))
 
 
+@pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
 def test_a_host_behind_ssh_is_commanded_over_it(tmp_path: Path) -> None:
     assert_measured(run(tmp_path, '"@SSH@"', behind_ssh(tmp_path)))
 
@@ -171,7 +174,7 @@ on $server ip route add 10.81.0.0/24 via 10.82.0.1
 # What `ssh ... -- HOST leadline-agent` is to do: start the agent in the host's network.
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-exec nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net leadline-agent
+exec nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net "$AGENT"
 """
 SEPARATE = """
 name: separate
@@ -189,7 +192,12 @@ def run_separate(folder: Path, server: str, gateway: str = "ssh://gateway") -> d
     (folder / "bin").mkdir()
     (folder / "bin" / "ssh").write_text(SSH)
     (folder / "bin" / "ssh").chmod(0o755)
-    environment = {**os.environ, "FOLDER": str(folder), "PATH": f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "FOLDER": str(folder),
+        "AGENT": str(launch.agent_binary()),
+        "PATH": f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}",
+    }
     command = [str(cli.quick_command), "run", str(folder / "plan.yaml"), "--json", "--out", str(folder / "runs")]
     argv = [*INSIDE, "sh", "-ec", THREE_HOSTS, "sh", *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment)
@@ -205,6 +213,7 @@ def reasons_of(document: dict[str, Any]) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
 def test_payload_that_crosses_the_given_gateway_is_seen_on_its_interfaces(tmp_path: Path) -> None:
     document = run_separate(tmp_path, "10.82.0.2")
     assert [trial["status"] for trial in document["trials"]] == ["done"], document["trials"][0]["error"]
@@ -213,6 +222,7 @@ def test_payload_that_crosses_the_given_gateway_is_seen_on_its_interfaces(tmp_pa
     assert not any(code.startswith("gateway-") for codes in found.values() for code in codes)
 
 
+@pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
 def test_payload_that_goes_past_the_given_gateway_is_incomplete(tmp_path: Path) -> None:
     document = run_separate(tmp_path, "10.90.0.2")
     assert [trial["status"] for trial in document["trials"]] == ["done"], document["trials"][0]["error"]

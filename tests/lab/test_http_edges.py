@@ -16,7 +16,7 @@ from waiting import free_port
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(20),
+    pytest.mark.takes(12),
 ]
 
 
@@ -39,6 +39,7 @@ def test_too_few_descriptors(tmp_path: Path) -> None:
     assert "500 connections need more descriptors than `ulimit -n` (64) allows" in done.stderr
 
 
+@pytest.mark.decided_by("the interrupt")
 def test_an_interrupt_keeps_what_was_counted(tmp_path: Path) -> None:
     with servers.nginx(tmp_path, servers.certificates(tmp_path)) as nginx:
         options = ("--json", "--no-calibrate", "-H", "X-Run: cut", "-c", "4", "-d", "60s", "-n", "10000000")

@@ -19,7 +19,7 @@ from waiting import until
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(70),
+    pytest.mark.takes(40),
 ]
 
 
@@ -183,6 +183,7 @@ def test_haproxy_before_nginx(nginx: servers.Nginx, tmp_path: Path) -> None:
     assert len(nginx.lines("haproxy")) == 300
 
 
+@pytest.mark.full_matrix  # One more server that counts.
 def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
     with servers.apache() as server:
         page = server.url("/page")
@@ -209,6 +210,7 @@ def test_apache_counts_the_same_requests(tmp_path: Path) -> None:
     assert Counter(line[5] for line in logged["reopened"]) == {"0": 100}, "each the first of its connection"
 
 
+@pytest.mark.full_matrix  # One more server that counts.
 def test_node_counts_the_same_requests(tmp_path: Path) -> None:
     servers.certificates(tmp_path)
     (tmp_path / "body").write_bytes(b"x" * 5000)

@@ -17,7 +17,7 @@ from counting_server import Account
 
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
-    pytest.mark.takes(70),
+    pytest.mark.takes(30),
 ]
 
 SCRIPTS = cli.ROOT / "crates" / "script" / "tests" / "scripts"
@@ -75,7 +75,16 @@ def run_both(folder: Path, script: str, *options: str, path: str = "list") -> Bo
 
 
 @pytest.mark.parametrize(
-    "script", ["count_up", "login_first", "name_threads", "pick_address", "send_form", "tell_latency", "think_time"]
+    "script",
+    [
+        "count_up",
+        "name_threads",
+        "tell_latency",
+        *(
+            pytest.param(script, marks=pytest.mark.full_matrix)
+            for script in ("login_first", "pick_address", "send_form", "think_time")
+        ),
+    ],
 )
 def test_wrk_and_leadline_ask_for_the_same(tmp_path: Path, script: str) -> None:
     both = run_both(tmp_path, f"{script}.lua")

@@ -49,6 +49,15 @@ def test_lines_are_on_stderr_and_the_summary_is_on_stdout(server: cli.Server, ki
     assert "0.0-0.5" not in done.stdout
 
 
+def test_each_second_has_a_line_unless_none_is_wanted(server: cli.Server) -> None:
+    done = cli.call(*command(server, "rr"))
+    # The last one ends with the load, whenever that is.
+    starts_s = [float(line.split("-")[0]) for line in done.stderr.splitlines()]
+    assert starts_s and starts_s == [float(second) for second in range(len(starts_s))], done.stderr
+    silent = cli.call(*command(server, "rr", "-i", "0"))
+    assert (silent.returncode, silent.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
 def test_rows_of_the_document_add_up_to_no_more_than_arrived(server: cli.Server, kind: str) -> None:
     done = cli.call(*command(server, kind, "--interval", "500ms", "--json", "--bidir"))
@@ -79,6 +88,7 @@ def test_rows_of_the_document_add_up_to_no_more_than_arrived(server: cli.Server,
         (["http", "http://127.0.0.1/", "-i", "1s", "--find-rate", "latency_p99_us < 5"], "exclude each other"),
     ],
 )
+@pytest.mark.decided_by("nothing: no load runs")
 def test_wrong_interval_is_one_line_on_stderr(options: list[str], said: str) -> None:
     done = leadline(*options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

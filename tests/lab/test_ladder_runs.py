@@ -20,7 +20,7 @@ from waiting import free_port
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.apart,
-    pytest.mark.takes(20),
+    pytest.mark.takes(14),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
 
@@ -34,6 +34,7 @@ LAYERS = [
     "HTTP requests",
     "HTTPS requests",
 ]
+FEW = ("--layers", "tcp,https")
 SHORT = ("-d", "1500ms")
 """Long enough that no process stalls for all of it."""
 
@@ -68,7 +69,7 @@ def test_all_layers_of_a_server(tmp_path: Path) -> None:
 
 def test_layer_that_is_not_offered_is_named_and_the_others_go_on() -> None:
     with cli.serve() as server:
-        done = cli.call("ladder", "127.0.0.1", *ports(server), "--https-port", str(free_port()), *SHORT, "--json")
+        done = cli.call("ladder", "127.0.0.1", *ports(server), "--https-port", str(free_port()), *FEW, *SHORT, "--json")
     assert done.returncode == 0, done.stderr
     (ladder,) = json.loads(done.stdout)["ladders"]
     figures = measured(ladder)
@@ -111,7 +112,7 @@ def test_lost_agent_leaves_the_layers_before_it(monkeypatch: pytest.MonkeyPatch,
 
 def test_both_addresses_of_a_server_stand_side_by_side() -> None:
     with cli.serve("--bind", "127.0.0.1", "--bind", "127.0.0.2") as server:
-        options = ("--outside", "127.0.0.2", "--layers", "tcp", "--repeat", "3", *SHORT, "--json")
+        options = ("--outside", "127.0.0.2", "--layers", "tcp", "--repeat", "2", *SHORT, "--json")
         done = cli.call("ladder", "127.0.0.1", *ports(server), *options)
     assert done.returncode == 0, done.stderr
     first, outside = json.loads(done.stdout)["ladders"]

@@ -38,6 +38,7 @@ PLAN = """
 @pytest.mark.lab
 @pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
 @pytest.mark.parametrize("system", ["route", pytest.param("wireguard", marks=pytest.mark.full_matrix)])
+@pytest.mark.exclusive
 def test_a_link_and_an_offered_rate_are_named(tmp_path: Path, repeats: int, system: str) -> None:
     run = cli.run(PLAN % (system, repeats), tmp_path)
     assert run.code == 0, run.err
@@ -77,6 +78,7 @@ end
 @needs_lab
 @pytest.mark.lab
 @pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.exclusive
 def test_a_generator_and_a_slow_server_are_named(tmp_path: Path, repeats: int) -> None:
     (tmp_path / "busy.lua").write_text(BUSY_LUA)
     run = cli.run(SIDES % repeats, tmp_path)
@@ -103,6 +105,7 @@ def slow_worker() -> Iterator[str]:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.exclusive
 def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> None:
     """Each connection waits for the slow worker once in four requests, and for hardly anything else."""
     for _ in range(runs):
@@ -137,6 +140,7 @@ def disturbances(run: cli.Run) -> list[tuple[str, set[str]]]:
 @needs_lab
 @pytest.mark.lab
 @pytest.mark.parametrize("repeats", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.machine_rules
 def test_a_spin_loop_of_others_disturbs_every_repeat(tmp_path: Path, repeats: int) -> None:
     with spinners():
         run = cli.run(STEADY % repeats, tmp_path)
@@ -181,6 +185,7 @@ def on_given_hosts(kind: str, port: int) -> tuple[str, set[str]]:
 @pytest.mark.lab
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
 @pytest.mark.parametrize("kind", ON_LOOPBACK)
+@pytest.mark.machine_rules
 def test_a_spin_loop_beside_given_hosts_disturbs_every_run(kind: str, runs: int) -> None:
     with cli.serve("--no-http") as server, spinners():
         found = [on_given_hosts(kind, server.port) for _ in range(runs)]

@@ -95,6 +95,7 @@ def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path
 
 
 @pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+@pytest.mark.exclusive
 def test_a_server_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, runs: int) -> None:
     """The client is outside of the group. The quota is less than what a busy machine leaves the server anyway."""
     set_quota(group, 2 * QUOTA_US, 10 * PERIOD_US)

@@ -18,7 +18,11 @@ PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_kind.py")]
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(50)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.takes(35),
+    pytest.mark.decided_by("the number of pulses, and a bound of ten seconds"),
+]
 
 PLAN = """
 name: own

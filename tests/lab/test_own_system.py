@@ -26,7 +26,7 @@ tests:
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(shutil.which("tc") is None, reason="tc is not installed"),
-    pytest.mark.takes(35),
+    pytest.mark.takes(18),
 ]
 
 
@@ -56,6 +56,7 @@ def test_plan_has_the_systems_keys_needs_and_estimate(plan: Path) -> None:
     assert "ThrottleSut" in json.loads(leadline("plan", "--schema").stdout)["$defs"]
 
 
+@pytest.mark.full_matrix  # Kinds of test are refused in the same way.
 def test_wrong_key_of_the_system_is_named_with_its_place(plan: Path) -> None:
     wrong = plan.with_name("wrong.yaml")
     wrong.write_text(PLAN.replace("kind: throttle", "kind: throttle, rat: 5mbit").replace("axes", "# axes"))
@@ -64,6 +65,7 @@ def test_wrong_key_of_the_system_is_named_with_its_place(plan: Path) -> None:
     assert "wrong.yaml:4: unknown key 'rat' in sut; did you mean 'rate'?" in refused.stderr
 
 
+@pytest.mark.decided_by("a bucket of 5 Mbit/s, which is always full")
 def test_run_brings_the_system_up_and_measures_through_it(
     plan: Path, measured: subprocess.CompletedProcess[str]
 ) -> None:
@@ -100,6 +102,7 @@ def test_report_names_the_system(plan: Path, measured: subprocess.CompletedProce
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.full_matrix  # Kinds of test are refused in the same way.
 def test_without_the_module_there_is_no_such_system(plan: Path) -> None:
     plain = [str(Path(sys.executable).parent / "leadline"), "plan", str(plan)]
     refused = subprocess.run(plain, capture_output=True, text=True, timeout=WITHIN_S, check=False)

@@ -26,6 +26,7 @@ from real_runs import (
     WIREGUARD,
     CliSandbox,
     Run,
+    await_end,
     figures,
     journal_of,
     open_sandbox,
@@ -36,6 +37,7 @@ from real_runs import (
     write_plan,
 )
 
+from leadline.agents import launch
 from report_page import packed_cases
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
@@ -166,7 +168,7 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
 
 
 def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
-    agent = str(Path(sys.executable).with_name("leadline-agent"))
+    agent = str(launch.agent_binary())
     holder = [sys.executable, str(Path(__file__).with_name("port_holder.py"))]
     holder += [agent, ADDRESSES["server"], str(sandbox.folder / "once")]
     script = sandbox.folder / "agent"
@@ -186,6 +188,23 @@ def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
+def test_a_device_that_is_closed_skips_optional_systems_and_refuses_others(quick_sandbox: CliSandbox) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can hide /dev/net/tun")
+    hide = 'mount -t tmpfs none /dev/net && exec "$@"'
+    wrap = ("unshare", "--mount", "--propagation", "private", "sh", "-c", hide, "sh")
+    plan = write_plan(quick_sandbox.folder, [ROUTE, WIREGUARD | {"optional": True}], [SHORT])
+    ended = quick_sandbox.run(plan, wrap=wrap).finish()
+    assert ended.code == 0, ended.err
+    assert "skipped: /dev/net/tun: no such file or directory; wireguard uses a TUN device" in ended.err
+    assert "1 of 2 trials done, 1 skipped" in ended.out
+    folders = quick_sandbox.folders()
+    refused = quick_sandbox.run(write_plan(quick_sandbox.folder, [ROUTE, WIREGUARD], [SHORT]), wrap=wrap).finish()
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "sudo modprobe tun" in refused.err
+    assert quick_sandbox.folders() == folders
+
+
 # `--out` on a file system of 256 KiB: enough for the first test, not for the second one. What stands there is copied
 # away in the end, because the file system goes with the mount namespace that only these commands see.
 ON_A_SMALL_DISK = """
@@ -197,6 +216,7 @@ mount -t tmpfs -o size=256k none "$OUT" && mkdir "$KEPT" && {
 """
 
 
+@pytest.mark.decided_by("the full disk")
 def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
@@ -212,7 +232,12 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     assert "journal.ndjson: no space left on the device; free some space" in stderr
     assert "Traceback" not in stderr
     assert "report:" not in stderr  # there was no room for one, and no half of one stands there
-    assert json.loads((kept / "run.out").read_text())["problems"]
+    assert "; free some space, then `leadline report " in stderr
+    document = json.loads((kept / "run.out").read_text())
+    assert 1 <= len(document["problems"]) <= 2, "the journal, and once what is made from it"
+    assert document["status"] == document["trials"][0]["status"] == "failed"
+    assert "no space left on the device" in document["trials"][0]["error"]
+    assert "killed" not in json.dumps(document["validity"]), "the run ended by itself"
     assert (kept / "results.code").read_text() == "0\n"
     rows = json.loads((kept / "results.json").read_text())["rows"]
     assert {row["validity"] for row in rows if row["trial"] and row["test"] == "short"}
@@ -220,6 +245,7 @@ def test_full_disk_ends_the_run_and_is_named(sandbox: CliSandbox) -> None:
     document, _ = report(kept / "folder")
     assert [test["test"] for test in document["trials"][0]["tests"]] == ["short", "long"]
     assert document["trials"][0]["tests"][0]["status"] == "done"
+    assert document["status"] == "failed"
     assert sandbox.left_behind() == []
 
 
@@ -264,6 +290,7 @@ def test_run_without_root_succeeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "outcome", "code"), [("rr.transactions > 1", "met", 0), ("rr.transactions < 1", "missed", 3)]
 )
+@pytest.mark.decided_by("an exact count")
 def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target: str, outcome: str, code: int) -> None:
     """A count is what was counted, however busy the machine is with other things."""
     rr = {"name": "rr", "kind": "rr", "duration": "1500ms"}
@@ -271,6 +298,7 @@ def test_exit_code_follows_the_target_outcome(quick_sandbox: CliSandbox, target:
     assert ([one["outcome"] for one in ended.document["targets"]], ended.code) == ([outcome], code), ended.err
 
 
+@pytest.mark.decided_by("the number of transactions, too few for the percentile")
 def test_a_target_that_cannot_be_decided(quick_sandbox: CliSandbox) -> None:
     """A hundred transactions do not bound the 99.9th percentile from above, whatever they took."""
     plan = write_plan(quick_sandbox.folder, [ROUTE], [SHORT], targets=["short.latency_p999_us < 60s"])
@@ -289,15 +317,46 @@ def test_only_and_set_choose_what_is_run(quick_sandbox: CliSandbox) -> None:
     assert {test["test"] for trial in trials for test in trial["tests"]} == {"short"}
 
 
-def test_private_keys_are_readable_by_their_owner_alone(quick_sandbox: CliSandbox) -> None:
-    assert quick_sandbox.run(write_plan(quick_sandbox.folder, [WIREGUARD], [SHORT])).finish().code == 0
-    [folder] = quick_sandbox.folders()
-    private = folder / "private"
-    assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    keys = [json.loads(path.read_text())["private_key"] for path in private.rglob("*.json")]
-    assert keys
-    kept = ("journal.ndjson", "run.json", "findings.json", "report.html")
-    for path in (*(folder / name for name in kept), *folder.glob("logs/*")):
-        assert not any(key in path.read_text() for key in keys), path
-    cases = packed_cases((folder / "report.html").read_text())
-    assert cases and not any(key in case for case in cases for key in keys)
+KEY_FILES = {"wireguard": "*.json", "openvpn": "*.key"}
+
+
+@pytest.mark.parametrize(
+    ("sut", "end"),
+    [(WIREGUARD, signal.SIGKILL), pytest.param(OPENVPN, signal.SIGINT, marks=pytest.mark.takes(20))],
+    ids=["killed", "interrupted"],
+)
+def test_keys_of_the_lab_are_in_memory_and_end_with_the_run(
+    sandbox: CliSandbox, sut: dict[str, str], end: signal.Signals
+) -> None:
+    """Only their owner reads them meanwhile; no file of the run and no folder for temporary ones ever has them."""
+    if sut is OPENVPN:
+        needs_openvpn()
+    run = sandbox.run(write_plan(sandbox.folder, [sut], [LONG]))
+    run.wait_for(progress_of("long"))
+    files = key_files(run, KEY_FILES[sut["kind"]])
+    assert files and {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert {stat.S_IMODE(folder.stat().st_mode) for file in files for folder in (file.parent, *file.parents[:3])} == {
+        0o700
+    }
+    secrets = [line.strip() for file in files for line in file.read_text().splitlines() if len(line) > 40]
+    secrets = [line.rpartition('": "')[2].rstrip('",') for line in secrets if "public_key" not in line]
+    everyone = sandbox.processes()
+    run.process.send_signal(end)
+    assert run.finish().code == (130 if end == signal.SIGINT else -signal.SIGKILL)
+    await_end(everyone)
+    report(sandbox.folders()[0])
+    places = [*sandbox.folder.rglob("*"), *sandbox.scratch.rglob("*")]
+    assert {"journal.ndjson", "report.html"} <= {path.name for path in places}
+    texts = [path.read_bytes() for path in places if path.is_file()]
+    assert secrets and not any(secret.encode() in text for secret in secrets for text in texts)
+    assert not any(b"PRIVATE KEY" in text or b"private_key" in text for text in texts)
+    cases = packed_cases((sandbox.folders()[0] / "report.html").read_text())
+    assert cases and not any(secret in case for case in cases for secret in secrets)
+
+
+def key_files(run: Run, pattern: str) -> list[Path]:
+    """The files with keys of a run that runs, as the process inside of its jail sees them."""
+    [inside] = Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    folder = next(run.sandbox.scratch.glob("leadline-*")) / "ns" / "keys"
+    assert not folder.exists(), "they are in the jail's memory, and not on the disk"
+    return sorted(Path(f"/proc/{inside}/root{folder}").rglob(pattern))

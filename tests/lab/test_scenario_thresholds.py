@@ -16,7 +16,7 @@ from in_process import leadline
 pytestmark = [
     pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed"),
     pytest.mark.agent,
-    pytest.mark.takes(40),
+    pytest.mark.takes(18),
 ]
 
 ABORTING = """
@@ -35,14 +35,15 @@ flow:
 @pytest.mark.parametrize(
     ("metric", "rule"),
     [
-        ("http_req_duration", "p(95)<5"),
         ("http_req_duration{name:login}", "p(95)<5"),
-        ("http_req_waiting{name:login}", "avg<5"),
-        ("iteration_duration{scenario:all}", "med<5"),
         ("checks{check:fine}", "rate<0.5"),
         ("iterations", "count<2"),
+        pytest.param("http_req_duration", "p(95)<5", marks=pytest.mark.full_matrix),
+        pytest.param("http_req_waiting{name:login}", "avg<5", marks=pytest.mark.full_matrix),
+        pytest.param("iteration_duration{scenario:all}", "med<5", marks=pytest.mark.full_matrix),
     ],
 )
+@pytest.mark.decided_by("the server's delay of 20 ms, and counts")
 def test_missed_threshold_ends_the_load(tmp_path: Path, metric: str, rule: str) -> None:
     """Ten minutes end after seconds, with the reason, its exit code, and what was measured until then."""
     with counting(tmp_path) as server:
@@ -70,6 +71,7 @@ def checks(readings_s: list[float]) -> list[float]:
     return found
 
 
+@pytest.mark.decided_by("the server's delay of 20 ms")
 def test_threshold_ends_nothing_before_its_delay(tmp_path: Path) -> None:
     """By the instants of the journal: the first check after the delay ends the load, and none before it does."""
     rule = "'p(95)<5', delayAbortEval: 4s"
@@ -92,6 +94,7 @@ def test_threshold_ends_nothing_before_its_delay(tmp_path: Path) -> None:
     assert found["targets"][0]["outcome"] == "missed"
 
 
+@pytest.mark.decided_by("a bound of five seconds; a load that hardly ran has no interval, which leaves it undecided")
 def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
     """Each of 150 visits of a user takes 20 ms at least: the load lasts beyond the first check, which is after 2 s."""
     with counting(tmp_path) as server:
@@ -99,10 +102,8 @@ def test_threshold_that_is_not_missed_ends_nothing(tmp_path: Path) -> None:
         file = written(tmp_path, text.replace("duration: 10m", "iterations: 150"))
         done = leadline("scenario", file, "-J", f"port={server.port}", "--json")
     found = json.loads(done.stdout)
-    # A machine that is busy with other things may leave the figure in doubt or without an interval, and it undecided.
     figure = found["metrics"]["service_p95_us{name:other}"]
-    is_known = figure["verdict"] == "valid" and figure["high"] is not None
-    wanted = (0, "met") if is_known else (4, "undecided")
+    wanted = (0, "met") if figure["high"] is not None else (4, "undecided")
     assert (done.returncode, found["targets"][0]["outcome"]) == wanted, done.stderr
     assert not any("because a target was missed" in one["text"] for one in found["validity"]["reasons"])
     labels = {one["name"]: one["ended"] for one in found["scenario"]["labels"]}

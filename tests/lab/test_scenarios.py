@@ -79,6 +79,7 @@ def check_visits(shop: Shop, found: dict[str, Any]) -> None:
     assert (group["due"], group["completed"], group["users_most"]) == (12, 12, 3)
 
 
+@pytest.mark.decided_by("an exact count")
 def test_a_rate_begins_its_iterations_and_a_missed_threshold_has_its_code(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "rate.yaml"
     file.write_text(
@@ -124,6 +125,7 @@ flow:
 """
 
 
+@pytest.mark.decided_by("exact counts, and bounds of a minute")
 def test_thresholds_with_tags_are_of_those_requests(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "tagged.yaml"
     file.write_text(TAGGED, encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.exclusive,
-    pytest.mark.takes(60),
+    pytest.mark.takes(40),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
 
@@ -24,7 +24,7 @@ BURST_SHARE = 0.12
 def test_highest_rate_through_a_limited_link_is_what_its_headers_leave(tmp_path: Path, packet: int) -> None:
     plan = (
         "{name: ndr, lab: {link: {rate: 20mbit}}, sut: {kind: route}, tests: [{name: ndr, kind: udp, "
-        f'packet: {packet}, duration: 1500ms, search: {{metric: rate, until: "lost_ratio < 0.001", width: 5%}}}}]}}'
+        f'packet: {packet}, duration: 1500ms, search: {{metric: rate, until: "lost_ratio < 0.001", width: 10%}}}}]}}'
     )
     run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
@@ -39,6 +39,6 @@ def test_highest_rate_through_a_limited_link_is_what_its_headers_leave(tmp_path:
         pytest.skip("this machine was too busy for a whole search")
     assert search["ending"] == "found"
     rate = result["metrics"]["found_rate_per_s"]
-    assert 0.9 * truth_per_s <= rate["value"] == rate["low"] < rate["high"] <= 1.06 * rate["low"]
+    assert 0.85 * truth_per_s <= rate["value"] == rate["low"] < rate["high"] <= 1.12 * rate["low"]
     tried = {(trial["rate_per_s"], trial["holds"]) for trial in search["trials"]}
     assert {(rate["low"], True), (rate["high"], False)} <= tried

@@ -18,13 +18,19 @@ from waiting import free_port
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.takes(20),
+    pytest.mark.takes(14),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
     pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("iperf3")), reason="wrk or iperf3 is not installed"),
 ]
 
 TOOLS_ON_HTTP = [
-    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"),
+            *([] if name == "wrk" else [pytest.mark.full_matrix]),
+        ],
+    )
     for name in ("wrk", "ab", "h2load")
 ]
 LENGTH = ("-d", "3s")
@@ -73,6 +79,7 @@ def checked(*arguments: str, call: Callable[..., CompletedProcess[str]] = cli.ca
 
 
 @pytest.mark.parametrize("tool", TOOLS_ON_HTTP)
+@pytest.mark.decided_by("the number of repeats: one has no interval")
 def test_command_is_repeated_with_another_http_client(tool: str) -> None:
     with cli.serve("--delay", "5ms") as server:
         url = f"http://127.0.0.1:{server.http_port}/"

@@ -36,7 +36,7 @@ BUCKET_S = 0.01
 """How long a link of a lab that was idle sends faster than its rate."""
 GOODPUT_SHARE = {4: (FRAME - 66) / FRAME, 6: (FRAME - 86) / FRAME}
 
-pytestmark = pytest.mark.takes(100)
+pytestmark = pytest.mark.takes(35)
 needs_lab = pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-")
 needs_command = pytest.mark.skipif(not cli.LEADLINE.exists(), reason="the leadline command is not installed")
 needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
@@ -48,17 +48,21 @@ needs_openvpn = pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not i
 @needs_lab
 @pytest.mark.lab
 @pytest.mark.parametrize(
-    ("rate_mbps", "duration_ms"),
+    ("rate_mbps", "duration_ms", "repeats"),
     [
         # The link's bucket holds 10 ms of its rate. A sender that stalls as the window begins leaves it full, and its
         # content comes on top of the rate: 0.4 % of 2.7 s.
-        (100, 3000),
+        (100, 3000, 1),
+        pytest.param(100, 3000, 3, marks=pytest.mark.full_matrix),
         # A bucket has room for two frames at least, and a queue for 16.
-        pytest.param(10, 7000, marks=pytest.mark.full_matrix),
-        pytest.param(1000, 3000, marks=pytest.mark.full_matrix),
+        pytest.param(10, 7000, 3, marks=pytest.mark.full_matrix),
+        pytest.param(1000, 3000, 3, marks=pytest.mark.full_matrix),
     ],
 )
-def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path, rate_mbps: int, duration_ms: int) -> None:
+@pytest.mark.exclusive
+def test_a_limited_link_leaves_tcp_what_its_headers_leave(
+    tmp_path: Path, rate_mbps: int, duration_ms: int, repeats: int
+) -> None:
     tests = [
         f"{{name: {direction}{ip}, kind: tcp, direction: {direction}, ip: {ip}, duration: {duration_ms}ms, "
         "warmup: 300ms}"
@@ -66,7 +70,7 @@ def test_a_limited_link_leaves_tcp_what_its_headers_leave(tmp_path: Path, rate_m
         for ip in (4, 6)
     ]
     plan = (
-        f"{{name: tbf, lab: {{link: {{rate: {rate_mbps}mbit}}}}, sut: {{kind: route}}, repeat: 3, "
+        f"{{name: tbf, lab: {{link: {{rate: {rate_mbps}mbit}}}}, sut: {{kind: route}}, repeat: {repeats}, "
         f"tests: [{', '.join(tests)}]}}"
     )
     run = cli.run(plan, tmp_path)
@@ -257,6 +261,7 @@ def answer_bytes(server: cli.Server, path: str) -> int:
 
 @needs_command
 @pytest.mark.parametrize("discipline", [(), ("--rate", "2000")], ids=["closed", "open"])
+@pytest.mark.decided_by("the interrupt")
 def test_client_and_server_count_the_same_requests_of_an_interrupted_load(
     server: cli.Server, discipline: tuple[str, ...]
 ) -> None:
@@ -328,6 +333,7 @@ def stalling() -> Iterator[StallingServer]:
 
 @needs_command
 @pytest.mark.parametrize("connections", ["1", "4"])
+@pytest.mark.decided_by("the server's stall")
 def test_a_stall_of_the_server_shows_in_full_where_requests_have_due_times(
     stalling: StallingServer, connections: str
 ) -> None:
@@ -381,12 +387,13 @@ def test_a_closed_loop_hardly_shows_the_stall(stalling: StallingServer) -> None:
 
 @needs_command
 @pytest.mark.parametrize("discipline", [(), ("--rate", "1000")], ids=["closed", "open"])
+@pytest.mark.machine_rules
 def test_a_stall_that_lasts_to_the_end_is_in_the_rate_and_in_the_latency(
     stalling: StallingServer, discipline: tuple[str, ...]
 ) -> None:
-    """Two hundred answers in six seconds, however soon they came; how long the next would take is unknown."""
+    """Two hundred answers in four seconds, however soon they came; how long the next would take is unknown."""
     stalling.stall_s = 60.0
-    found = measure("http", stalling.url, "-c", "2", "-d", "6s", "--timeout", "60s", *discipline)
+    found = measure("http", stalling.url, "-c", "2", "-d", "4s", "--timeout", "60s", *discipline)
     assert figure(found, "requests") == STALL_AFTER
     # From when both connections carry something to the end.
     length_s, rate = found["window"]["length_s"], figure(found, "requests_per_s")
@@ -414,7 +421,7 @@ def test_the_cpu_of_the_processes_is_that_of_their_cgroup(tmp_path: Path) -> Non
         name: cpu
         observe: {period: 50ms}
         sut: {kind: wireguard}
-        tests: [{name: load, kind: tcp, direction: both, flows: 2, duration: 8s}]
+        tests: [{name: load, kind: tcp, direction: both, flows: 2, duration: 5s}]
     """
     run = cli.run(plan, tmp_path)
     assert run.code == 0, run.err
@@ -470,6 +477,7 @@ def check_watching(run: cli.Run, period_ns: int) -> None:
 @needs_lab
 @needs_openvpn
 @pytest.mark.lab
+@pytest.mark.decided_by("the size of the pool")
 def test_clients_without_an_address_are_partial_and_the_result_is_incomplete(tmp_path: Path) -> None:
     plan = """
         name: partial

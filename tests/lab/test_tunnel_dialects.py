@@ -13,7 +13,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(20)]
 
 CLIENTS = 3
 

@@ -16,7 +16,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(35)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(15)]
 
 
 def test_more_routes_than_one_message_holds(place: Inside, keys: Keys) -> None:
@@ -32,7 +32,7 @@ def test_more_routes_than_one_message_holds(place: Inside, keys: Keys) -> None:
         assert missing.causes("partial") == {"partial_route_missing": 2}
 
 
-@pytest.mark.parametrize("transport", ["udp", "tcp"])
+@pytest.mark.parametrize("transport", ["udp", pytest.param("tcp", marks=pytest.mark.full_matrix)])
 def test_source_addresses_are_used_in_turn(place: Inside, keys: Keys, transport: str) -> None:
     with servers.server(place, keys, Setting(transport=transport)) as server:
         bind = ("--bind", "127.0.0.2-127.0.0.9", "--ping", "500ms", *servers.STAY)
@@ -71,10 +71,12 @@ def test_http_load_inside_the_tunnels_is_counted(place: Inside, keys: Keys) -> N
         assert fleet.document["errors"] == {}
 
 
-@pytest.mark.parametrize("direction", [(), ("-R",), ("--bidir",)])
+@pytest.mark.parametrize(
+    "direction", [("--bidir",), *(pytest.param(one, marks=pytest.mark.full_matrix) for one in ((), ("-R",)))]
+)
 def test_tcp_load_inside_the_tunnels_is_counted(place: Inside, keys: Keys, direction: tuple[str, ...]) -> None:
     with servers.server(place, keys, Setting()) as server, responder(server):
-        load = ("--traffic", "tcp", "--to", server.gateway, "--traffic-duration", "5s", *direction)
+        load = ("--traffic", "tcp", "--to", server.gateway, "--traffic-duration", "3s", *direction)
         fleet = servers.fleet(place, server.profile("tcp"), "-n", "3", *servers.issued(server), *load)
         assert (fleet.code, fleet.states) == (0, {"configured": 3}), fleet.err
         assert fleet.document["errors"] == {}

@@ -37,6 +37,7 @@ def search(place: Inside, server: servers.Server, attempt_s: int) -> servers.Run
     return servers.start_fleet(place, profile, "-n", str(CLIENTS), *options, *servers.issued(server))
 
 
+@pytest.mark.decided_by("the interrupt, and the clients that the server counted")
 def test_trials_of_a_search_fail_by_the_clients_that_the_server_turned_away(place: Inside, keys: Keys) -> None:
     """All clients at once and the first two trials, on a machine of any speed."""
     with servers.server(place, keys, setting(PERIOD_S)) as server:

@@ -9,7 +9,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Inside, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(60)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
 
 USERS = tuple(f"user-{number}" for number in range(4))
 
@@ -26,7 +26,7 @@ def test_tls_1_2(place: Inside, keys: Keys) -> None:
         assert len(server.said("Control Channel: TLSv1.2")) == 4 + renewed
 
 
-@pytest.mark.parametrize("tls", ["1.2", "1.3"])
+@pytest.mark.parametrize("tls", [pytest.param("1.2", marks=pytest.mark.full_matrix), "1.3"])
 def test_renewal_that_the_server_begins(place: Inside, keys: Keys, tls: str) -> None:
     """Twice and more, while all clients ping."""
     more = ("reneg-sec 3", f"tls-version-max {tls}")
@@ -43,7 +43,7 @@ def test_renewal_that_the_server_begins(place: Inside, keys: Keys, tls: str) -> 
         assert len(server.said("SENT CONTROL")) == 5
 
 
-@pytest.mark.parametrize("limit", ["reneg-bytes 30000", "reneg-pkts 30"])
+@pytest.mark.parametrize("limit", ["reneg-bytes 30000", pytest.param("reneg-pkts 30", marks=pytest.mark.full_matrix)])
 def test_renewal_by_what_keys_have_carried(place: Inside, keys: Keys, limit: str) -> None:
     """Each client's own count of both ways: again and again."""
     with servers.server(place, keys, Setting()) as server:

@@ -15,7 +15,7 @@ import pytest
 from openvpn_keys import Keys
 from openvpn_servers import Fleet, Inside, Running, Server, Setting
 
-pytestmark = [pytest.mark.lab, pytest.mark.takes(60)]
+pytestmark = [pytest.mark.lab, pytest.mark.takes(30)]
 
 CLIENTS = 20
 STAY = ("-n", str(CLIENTS), "--ping", "100ms", *servers.STAY)
@@ -23,13 +23,14 @@ STAY = ("-n", str(CLIENTS), "--ping", "100ms", *servers.STAY)
 
 def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
     """The clients repeat their first packets, and all of them come up by the attempt that they had begun."""
+    clients = 60
     with servers.server(place, keys, stops_itself(place)) as server:
-        patience = ("-n", "150", "--rate", "30/s", "--first-data", "60s")
+        patience = ("-n", str(clients), "--rate", "30/s", "--first-data", "60s")
         running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
         stopped_until(server, running, lambda: running.standing()["resets_sent"] > running.standing()["attempts"])
         fleet = running.finish()
-        assert fleet.states == {"configured": 150}, fleet.err
-        assert (fleet.count("attempts"), fleet.count("recovered")) == (150, 0)
+        assert fleet.states == {"configured": clients}, fleet.err
+        assert (fleet.count("attempts"), fleet.count("recovered")) == (clients, 0)
         assert fleet.count("retransmits") > 0
         # A first packet is repeated after 2 s.
         assert fleet.document["metrics"]["connect_max_ms"]["value"] >= 2000
@@ -38,14 +39,15 @@ def test_a_server_that_stops_amid_a_storm(place: Inside, keys: Keys) -> None:
 def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys) -> None:
     """The server stops until a client has begun its second attempt."""
     with servers.server(place, keys, stops_itself(place)) as server:
-        patience = ("-n", "60", "--rate", "10/s", "--attempt-timeout", "2s", "--retries", "50", "--first-data", "60s")
+        # Long enough for a handshake beside other work: else clients of a busy machine give up again and again.
+        patience = ("-n", "30", "--rate", "10/s", "--attempt-timeout", "4s", "--retries", "50", "--first-data", "60s")
         running = servers.start_fleet(place, server.profile("storm"), *patience, *servers.issued(server))
-        stopped_until(server, running, lambda: running.standing()["attempts"] > 60 - running.standing()["waiting"])
+        stopped_until(server, running, lambda: running.standing()["attempts"] > 30 - running.standing()["waiting"])
         fleet = running.finish()
-        assert fleet.states == {"configured": 60}, fleet.err
+        assert fleet.states == {"configured": 30}, fleet.err
         again = [row for row in fleet.rows if row["attempts"] > 1]
         assert again and fleet.count("recovered") == len(again)
-        assert fleet.count("attempts") == sum(row["attempts"] for row in fleet.rows) > 60
+        assert fleet.count("attempts") == sum(row["attempts"] for row in fleet.rows) > 30
         # It rests for 1 s at least after it has failed.
         assert fleet.document["metrics"]["recovered_min_ms"]["value"] >= 1000
         assert fleet.count("recovered_partial") == fleet.count("tunnels_lost") == 0
@@ -53,7 +55,7 @@ def test_clients_that_gave_up_come_back_by_themselves(place: Inside, keys: Keys)
 
 @pytest.mark.parametrize(
     ("transport", "cause"),
-    [("udp", "restarted_by_server"), ("tcp", "closed_by_server")],
+    [("udp", "restarted_by_server"), pytest.param("tcp", "closed_by_server", marks=pytest.mark.full_matrix)],
 )
 def test_clients_of_a_stopped_server_are_lost_with_one_cause(
     place: Inside, keys: Keys, transport: str, cause: str
@@ -85,7 +87,7 @@ def test_a_server_that_falls_silent(place: Inside, keys: Keys) -> None:
         assert fleet.count("tunnels_lost") == CLIENTS
 
 
-@pytest.mark.parametrize("transport", ["udp", "tcp"])
+@pytest.mark.parametrize("transport", [pytest.param("udp", marks=pytest.mark.full_matrix), "tcp"])
 def test_a_restarted_server_gets_all_clients_back(place: Inside, keys: Keys, transport: str) -> None:
     """All its clients come back to it, and are answered inside again."""
     exit_options = ("explicit-exit-notify 1",) if transport == "udp" else ()

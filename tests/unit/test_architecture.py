@@ -25,10 +25,11 @@ CRATES = ROOT / "crates"
 PYTHON_FLOORS = {
     "kinds": 7, "cli": 6, "trial": 5, "sut": 3, "lab": 3, "report": 3, "agents": 2, "analysis": 2, "scenario": 2,
     "plan": 1, "dataset": 1, "contract": 1, "statistics": 1, "errors": 0, "registry": 0, "quantities": 0,
+    "masking": 0, "csv_rows": 0,
 }  # fmt: skip
 RUST_FLOORS = {
     "agent": 5, "script": 4, "testkit": 4, "transport": 3, "http": 3, "tunnel": 3, "sys": 2, "observe": 2, "wire": 1,
-    "stats": 1, "pace": 1, "tls": 1,
+    "stats": 1, "pace": 1, "tls": 1, "ring": 0,
 }  # fmt: skip
 LONGEST_FILE = 600
 LONG_FILES: dict[str, str] = {}
@@ -76,7 +77,7 @@ def rust_files() -> list[Path]:
 
 def test_every_package_has_a_floor() -> None:
     packages = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    assert packages == set(PYTHON_FLOORS) - {"errors", "registry", "quantities"}
+    assert packages == set(PYTHON_FLOORS) - {"errors", "registry", "quantities", "masking", "csv_rows"}
     assert {path.parent.name for path in CRATES.glob("*/Cargo.toml")} == set(RUST_FLOORS)
 
 

@@ -1,7 +1,9 @@
 //! The controlled agent: reads commands, owns the tasks, and ends with its stdin.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +17,12 @@ use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
 use tracing::{debug, info, warn};
 
 use crate::control_signal::ControlSignal;
+use crate::controller::{Reach, ReachableInput};
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::load;
 use crate::task::Task;
 use crate::watch::{self, Order, Processes, Watch};
-use crate::{emulate, facts, process as process_task, profile, serve, wake_up};
+use crate::{emulate, facts, links, process as process_task, profile, serve, wake_up};
 
 /// Runs commands until `shutdown` or the end of stdin.
 pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
@@ -34,16 +37,21 @@ pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     let events = Events::on_stdout();
     let cgroup = facts::cgroup_paths(cgroup);
     events.send(&facts::hello(&cgroup));
-    info!(version = facts::VERSION, "agent started");
+    info!(version = facts::VERSION, profile = facts::BUILD_PROFILE, "agent started");
     watch::start_heartbeat(events.clone());
+    links::start(events.clone());
+    let reach = Reach::new()?;
     let processes: Processes = Arc::new(Mutex::new(vec![("agent".to_owned(), std::process::id())]));
     let mut agent = Agent {
         watch: Watch::start(events.clone(), cgroup, Arc::clone(&processes)),
         events,
         processes,
         tasks: BTreeMap::new(),
+        reach: Arc::clone(&reach),
     };
-    agent.read_commands(io::stdin().lock());
+    // Not `io::stdin`, whose buffer hides from a poll what has been read.
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    agent.read_commands(BufReader::new(ReachableInput::new(stdin, reach)?));
     agent.end();
     info!("agent ends");
     Ok(())
@@ -54,6 +62,7 @@ struct Agent {
     watch: Watch,
     processes: Processes,
     tasks: BTreeMap<(String, String), Running>,
+    reach: Arc<Reach>,
 }
 
 struct Running {
@@ -77,7 +86,7 @@ impl Agent {
             line.clear();
             match input.by_ref().take(LINE_LIMIT_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(read) if read > 0 => {}
-                _ => return info!("stdin has ended: shutting down"),
+                _ => return info!("stdin has ended, or the controller is out of reach: shutting down"),
             }
             let received_ns = monotonic_ns();
             if line.len() >= LINE_LIMIT_BYTES && line.last() != Some(&b'\n') {
@@ -127,6 +136,7 @@ impl Agent {
             Command::Clock { id } => {
                 self.events.send(&Event::Clock { id, received_ns, sent_ns: monotonic_ns() });
             }
+            Command::Heartbeat {} => self.reach.watch(),
             Command::Shutdown {} => {}
         }
     }

@@ -6,9 +6,12 @@ use leadline_observe::CgroupPaths;
 use leadline_sys::{clock, host};
 use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
 
-/// The agent's version; the version of a build with checks, which is slower than a release, contains this fact.
-pub const VERSION: &str =
-    if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "+checked") } else { env!("CARGO_PKG_VERSION") };
+/// The agent's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The Cargo profile that built this agent: figures of a build with checks, or of a quick one, are not those of a
+/// release.
+pub const BUILD_PROFILE: &str = env!("LEADLINE_BUILD_PROFILE");
 
 /// Returns the cgroup files that account for this host's CPU time.
 pub fn cgroup_paths(cgroup: Option<&Path>) -> CgroupPaths {
@@ -21,6 +24,7 @@ pub fn hello(cgroup: &CgroupPaths) -> Event {
         t_ns: clock::monotonic_ns(),
         protocol: PROTOCOL_VERSION,
         agent_version: VERSION.to_owned(),
+        build_profile: Some(BUILD_PROFILE.to_owned()),
         pid: std::process::id(),
         host: host_facts(),
         capabilities: capabilities(cgroup),

@@ -5,12 +5,14 @@
 mod atomic_option;
 mod control;
 mod control_signal;
+mod controller;
 mod emulate;
 mod events;
 mod facts;
 mod failures;
 mod flows;
 mod keys;
+mod links;
 mod load;
 mod locking;
 mod logging;
@@ -157,7 +159,7 @@ fn parse(mut parser: Parser) -> Result<CommandLine, lexopt::Error> {
             Some(Arg::Long("log")) => log = Some(parser.value()?.string()?),
             Some(Arg::Long("help") | Arg::Short('h')) => break Mode::Print(HELP.to_owned()),
             Some(Arg::Long("version") | Arg::Short('V')) => {
-                break Mode::Print(format!("leadline-agent {}\n", facts::VERSION));
+                break Mode::Print(format!("leadline-agent {} ({})\n", facts::VERSION, facts::BUILD_PROFILE));
             }
             Some(Arg::Value(value)) if value == "serve" => {
                 let options = standalone::Options::parse(parser, &mut log)?;

@@ -4,10 +4,11 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-/// `nlmsghdr`, `tcmsg`.
-const HEADER_BYTES: usize = 16;
+use crate::netlink::{self, attributes, long, word, BUFFER_BYTES};
+
+/// Length of a `tcmsg`.
 const MESSAGE_BYTES: usize = 20;
 /// Of linux/rtnetlink.h and linux/gen_stats.h.
 const TCA_KIND: u16 = 1;
@@ -19,8 +20,6 @@ const STATS_PACKETS: u16 = 8;
 const ROOT: u32 = u32::MAX;
 /// The kind of an interface that has none.
 const NO_QUEUE: &str = "noqueue";
-/// The kernel fills at most this much at once.
-const BUFFER_BYTES: usize = 32 * 1024;
 /// More datagrams than any dump has; ends one that a kernel never ends.
 const MOST_DATAGRAMS: usize = 100_000;
 
@@ -51,34 +50,16 @@ pub struct Queues {
 impl Queues {
     /// Opens the socket.
     pub fn open() -> io::Result<Self> {
-        // SAFETY: plain socket(2); a non-negative result is a descriptor that no other object owns.
-        let socket = unsafe {
-            let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        Ok(Self { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
+        Ok(Self { socket: netlink::open(0)?, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
     /// Reads the queue of each interface that has one.
     pub fn read(&mut self) -> io::Result<Vec<QueueCounters>> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = dump_request(self.sequence);
-        // SAFETY: the pointer and length are those of a live buffer. An unaddressed netlink message goes to the kernel.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        netlink::request_dump(&self.socket, libc::RTM_GETQDISC, MESSAGE_BYTES, self.sequence)?;
         let mut rows = Vec::new();
         for _ in 0..MOST_DATAGRAMS {
-            // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
-            let length = unsafe {
-                libc::recv(self.socket.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), libc::MSG_TRUNC)
-            };
-            let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-            let datagram = self.buffer.get(..length).ok_or(io::ErrorKind::InvalidData)?;
+            let datagram = netlink::receive(&self.socket, &mut self.buffer)?;
             if take_rows(datagram, self.sequence, &mut rows)? {
                 return Ok(rows);
             }
@@ -100,34 +81,17 @@ pub fn interface_name(index: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// A request for all queues: `nlmsghdr`, then a `tcmsg` of zeros.
-fn dump_request(sequence: u32) -> Vec<u8> {
-    let mut message = ((HEADER_BYTES + MESSAGE_BYTES) as u32).to_ne_bytes().to_vec();
-    message.extend_from_slice(&libc::RTM_GETQDISC.to_ne_bytes());
-    message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    message.extend_from_slice(&sequence.to_ne_bytes());
-    message.resize(HEADER_BYTES + MESSAGE_BYTES, 0);
-    message
-}
-
 /// Appends the rows of one datagram; returns whether it ends the dump. Rests of an earlier dump are skipped.
 fn take_rows(datagram: &[u8], sequence: u32, rows: &mut Vec<QueueCounters>) -> io::Result<bool> {
-    let mut rest = datagram;
-    while rest.len() >= HEADER_BYTES {
-        let length = word(rest, 0).unwrap_or(0) as usize;
-        let message = rest.get(..length).filter(|_| length >= HEADER_BYTES).ok_or(io::ErrorKind::InvalidData)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        let kind = libc::c_int::from(half(message, 4).unwrap_or(0));
-        if word(message, 8) != Some(sequence) {
+    for message in netlink::messages(datagram) {
+        let (kind, of, body) = message?;
+        if of != sequence {
             continue;
         }
-        match kind {
+        match libc::c_int::from(kind) {
             libc::NLMSG_DONE => return Ok(true),
-            libc::NLMSG_ERROR => {
-                let errno = word(message, HEADER_BYTES).unwrap_or(0) as i32;
-                return Err(io::Error::from_raw_os_error(errno.saturating_neg()));
-            }
-            _ if kind == libc::c_int::from(libc::RTM_NEWQDISC) => rows.extend(row(&message[HEADER_BYTES..])),
+            libc::NLMSG_ERROR => return Err(netlink::error_of(body)),
+            _ if kind == libc::RTM_NEWQDISC => rows.extend(row(body)),
             _ => {}
         }
     }
@@ -168,53 +132,11 @@ fn count(found: &mut QueueCounters, statistics: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The attributes (`rtattr`) of a message, up to the first that does not fit.
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let (length, kind) = (usize::from(half(rest, 0)?), half(rest, 2)?);
-        let value = rest.get(4..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        // The two highest bits say how the value is made.
-        Some((kind & 0x3fff, value))
-    })
-}
-
-fn long(bytes: &[u8]) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
-    fn words(values: &[u32]) -> Vec<u8> {
-        values.iter().flat_map(|value| value.to_ne_bytes()).collect()
-    }
-
-    fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
-        let mut bytes = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&0u16.to_ne_bytes());
-        bytes.extend(words(&[sequence, 0]));
-        bytes.extend_from_slice(body);
-        bytes
-    }
+    use crate::netlink::tests::{attribute, message, words};
+    use crate::netlink::HEADER_BYTES;
 
     fn queue(kind: &[u8], parent: u32) -> Vec<u8> {
         let mut basic = 9_000_000_000u64.to_ne_bytes().to_vec();

@@ -74,6 +74,10 @@ pub enum Command {
         /// Repeated in the response.
         id: u64,
     },
+    /// Says that the controller is in reach. After the first one, an agent that hears nothing for 20 s ends as at the end
+    /// of its stdin: a network that is cut between them closes nothing.
+    #[schemars(title = "ControllerHeartbeat")]
+    Heartbeat {},
     /// Stops all tasks and exits.
     #[schemars(title = "Shutdown")]
     Shutdown {},

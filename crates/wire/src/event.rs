@@ -24,6 +24,9 @@ pub enum Event {
         protocol: u32,
         /// The agent's own version.
         agent_version: String,
+        /// The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
+        /// agents.
+        build_profile: Option<String>,
         /// The agent's process id on its host.
         pid: u32,
         /// The host's fingerprint.
@@ -36,6 +39,22 @@ pub enum Event {
     Heartbeat {
         /// When the line was written, ns.
         t_ns: u64,
+    },
+    /// An interface of the host was set up or down, or its carrier came or went. Written when the kernel reports it.
+    #[schemars(title = "LinkChanged")]
+    Link {
+        /// When the kernel's report was read, ns. It reports the loss of a carrier up to one second later.
+        t_ns: u64,
+        /// The interface's name.
+        name: String,
+        /// Whether the host has it set up.
+        is_up: bool,
+        /// Whether it has a carrier: the other end of its cable is there.
+        has_carrier: bool,
+        /// Times that it lost its carrier since it was made; absent on old kernels.
+        carrier_losses: Option<u32>,
+        /// Whether it is gone.
+        is_removed: bool,
     },
     /// The response to `clock`.
     #[schemars(title = "ClockReply")]

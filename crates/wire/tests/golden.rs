@@ -53,7 +53,7 @@ fn every_command_reads_and_writes_as_it_stands() {
     for (place, line) in &lines {
         same_again::<Command>(place, line);
     }
-    let known = ["clock", "inspect", "observe", "prepare", "shutdown", "start", "stop", "wake_up"];
+    let known = ["clock", "heartbeat", "inspect", "observe", "prepare", "shutdown", "start", "stop", "wake_up"];
     assert_eq!(types(&lines), known.map(str::to_owned).into_iter().collect());
 }
 
@@ -73,6 +73,7 @@ fn every_event_reads_and_writes_as_it_stands() {
         "finished",
         "heartbeat",
         "hello",
+        "link",
         "network",
         "observation",
         "output",

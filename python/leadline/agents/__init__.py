@@ -2,13 +2,19 @@
 
 Owns how an agent is started and supervised (`agent`), the format of its lines (`messages`), how a host of a plan
 becomes a command (`hosts`), and the comparison of clocks (`clocks`). Knows nothing of labs, gateways or plans.
+
+Its modules are imported on first use: to find the agent's program (`launch`), nothing has to know its messages.
 """
 
-from leadline.agents.agent import Agent
-from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
-from leadline.agents.hosts import launch_on
-from leadline.agents.launch import Launch, agent_binary
-from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leadline.agents.agent import Agent
+    from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
+    from leadline.agents.hosts import launch_on
+    from leadline.agents.launch import Launch, agent_binary
+    from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -24,3 +30,18 @@ __all__ = [
     "launch_on",
     "start_instant",
 ]
+
+_MODULES = {
+    "agent": ("Agent",),
+    "clocks": ("ClockComparison", "Exchange", "compare", "start_instant"),
+    "hosts": ("launch_on",),
+    "launch": ("Launch", "agent_binary"),
+    "messages": ("PROTOCOL_VERSION", "Command", "Event", "Workload"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)

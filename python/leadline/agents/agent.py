@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +54,7 @@ from leadline.contract.models import (
     WakeUpReply,
 )
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
+from leadline.masking import mask_line
 
 Sink = Callable[[str, Event, bytes], None]
 """Receives the host's name, an event, and the agent's line for it without the line end."""
@@ -80,8 +81,10 @@ class Agent:
     hello: Hello
     lost: AgentLost | None
 
-    def __init__(self, name: str, channel: Channel, sink: Sink) -> None:
+    def __init__(self, name: str, channel: Channel, sink: Sink, kept: Collection[str] = ()) -> None:
+        """Of what names as secret, lines of the agent have only the values of `kept` names."""
         self.name = name
+        self._kept = kept
         self.lost = None
         self._channel = channel
         self._sink = sink
@@ -97,9 +100,12 @@ class Agent:
         self._watcher = asyncio.create_task(self._watch_heartbeat(), name=f"{name} heartbeat")
 
     @classmethod
-    async def start(cls, name: str, launch: Launch, *, sink: Sink, logs: Path | None = None) -> Agent:
+    async def start(
+        cls, name: str, launch: Launch, *, sink: Sink, logs: Path | None = None, kept: Collection[str] = ()
+    ) -> Agent:
         """Start the process and wait for its `hello`. `sink` receives every event, in order, with the host's name and
-        the agent's own line. Its stderr is appended to a file in the folder `logs`, if one is given.
+        the agent's line, in which secrets are masked, except those of the names `kept`. Its stderr is appended to a
+        file in the folder `logs`, if one is given.
 
         Raises:
             MissingBinary: the first program of the command is missing here.
@@ -112,7 +118,7 @@ class Agent:
             raise MissingBinary(launch.argv[0], hint=f"it starts the agent on {name}") from error
         except OSError as error:
             raise AgentLost(name, f"{launch.argv[0]} cannot be started: {error.strerror}") from error
-        agent = cls(name, channel, sink)
+        agent = cls(name, channel, sink, kept)
         try:
             await agent._greet(launch.hello_within_s)
         except BaseException:
@@ -334,8 +340,10 @@ class Agent:
 
     async def _read_events(self) -> None:
         try:
-            async for line, now_ns in self._channel.lines():
-                self._on_event(self._parsed(line), bytes(line), now_ns)
+            async for raw, now_ns in self._channel.lines():
+                # Here, before anything is stored or shown: URLs may be in names, failures and single requests.
+                line = mask_line(bytes(raw), self._kept)
+                self._on_event(self._parsed(line), line, now_ns)
         except MalformedLine as error:
             self._lose(str(error))
         except Exception as error:  # the sink failed, for example on a full disk: no task may wait for more events
@@ -348,7 +356,7 @@ class Agent:
             else:
                 self._lose(ending)
 
-    def _parsed(self, line: bytes | bytearray) -> Event:
+    def _parsed(self, line: bytes) -> Event:
         try:
             return parse_event(line)
         except MalformedLine as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import signal
 import sys
 import time
 from collections import deque
@@ -19,6 +18,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
+from leadline.agents.process_end import how_ended
+from leadline.masking import mask_line
 
 GRACE_S = 5.0
 """Time for an agent to end. It uses half of this to end its own tasks in order."""
@@ -34,9 +35,11 @@ _EVENT = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) "
 class Channel:
     """One process. Create it with `open`, end it with `end`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path | None = None) -> None:
-        """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr."""
+    def __init__(self, process: asyncio.subprocess.Process, log: Path | None = None, *, is_ssh: bool = False) -> None:
+        """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr. With
+        `is_ssh`, the process is a client of SSH, and its status is that of a process elsewhere."""
         self._process = process
+        self._is_ssh = is_ssh
         self._log = log
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS_LINES)
         self._stderr_reader = asyncio.create_task(self._read_stderr())
@@ -52,7 +55,7 @@ class Channel:
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=_CHUNK_BYTES, start_new_session=True
         )
-        return cls(process, log)
+        return cls(process, log, is_ssh=Path(argv[0]).name == "ssh")
 
     @property
     def ended(self) -> bool:
@@ -95,8 +98,9 @@ class Channel:
         self._last_words.append(words[:_LAST_WORDS_CHARACTERS])
 
     def with_last_words(self, reason: str) -> str:
-        """The reason, with the last output of the process on stderr."""
-        return f"{reason}; its last stderr lines: {' | '.join(self._last_words)}" if self._last_words else reason
+        """The reason, with the last output of the process on stderr that it does not quote."""
+        words = [line for line in self._last_words if line not in reason]
+        return f"{reason}; its last stderr lines: {' | '.join(words)}" if words else reason
 
     async def ending(self) -> str:
         """How the process ended, as text; a process that closed its stdout and still runs is killed."""
@@ -109,9 +113,7 @@ class Channel:
                 self.kill()
                 return "it closed its stdout but did not end"
             status = self._process.returncode or 0
-        if status < 0:
-            return f"its process was ended by {signal.Signals(-status).name}"
-        return f"its process exited with {status}"
+        return how_ended(status, is_ssh=self._is_ssh, words=self._last_words)
 
     def kill(self) -> None:
         """End it at once."""
@@ -146,6 +148,7 @@ class Channel:
 
     def _take_lines(self, lines: list[bytes]) -> None:
         """Append lines to the log; what is no event of it is among the last words."""
+        lines = [mask_line(line) for line in lines]
         events = [line for line in lines if _EVENT.match(line)]
         if self._log is not None:
             self._append([line for line in lines if line.strip()])

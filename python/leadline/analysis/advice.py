@@ -28,6 +28,7 @@ ADVICE: dict[str, str] = {
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
     "intervals-disagree": f"{_AS_LONG}; see in report.html how the rate went{_SPREAD}",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",
+    "machine-rules-off": "unset LEADLINE_MACHINE_RULES, which is for tests, and measure or report again",
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "generator-limited-trials": "use more threads or generating hosts; the rate found is a lower bound",
     "highest-rate-held": "use more threads or generating hosts, to offer more than the path carries",

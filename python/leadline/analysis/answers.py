@@ -7,8 +7,9 @@ findings. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from leadline import quantities
@@ -27,6 +28,7 @@ from leadline.analysis.model import (
     TestResult,
     Verdict,
 )
+from leadline.analysis.ratio_words import TIMES_FROM, comparative, effect_of, share_text
 from leadline.analysis.repeats import comparable
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.searches import NO_RATE_HELD
@@ -36,8 +38,6 @@ from leadline.statistics import Comparison, compare
 
 _LEAST_SHORTFALL = 0.001
 """A share of loss or failure below this does not stand in a sentence."""
-_TIMES_FROM = 2
-"""Ratios from here on are shown as a number of times, others in percent."""
 
 _LIMITS = {
     LimitedBy.GENERATOR: "the load generator is the limit",
@@ -105,25 +105,28 @@ class AnsweredKind(Protocol):
         """The time that matters where the rate was given, and its words."""
 
 
-def answers_of(analysis: RunAnalysis) -> tuple[Answer, ...]:
-    """The answer of each case that began, in the order of the cases."""
+def answers_of(analysis: RunAnalysis, margin: float = MARGIN) -> tuple[Answer, ...]:
+    """The answer of each case that began, in the order of the cases. What differs by less than the plan's `margin` is
+    equivalent, as in its tables."""
     cases = cases_of(analysis)
     # The plan's baseline, or else the plain route.
     baselines = analysis.baselines or baselines_of(cases)
     summaries = {(summary.case, summary.test): summary for summary in analysis.summaries}
-    return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries) for case in cases.values())
+    return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries, margin) for case in cases.values())
 
 
-def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], Summary]) -> Answer:
-    tests = []
+def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], Summary], margin: float) -> Answer:
+    sides = []
     for (of_case, test), summary in summaries.items():
         if of_case == case.case:
             same = summaries.get((baseline.case, test)) if baseline is not None else None
-            tests.append(_Sides.of(case, baseline, summary, same).answer())
+            sides.append(replace(_Sides.of(case, baseline, summary, same), margin=margin))
+    tests = [side.answer() for side in sides]
     against = baseline.case if baseline is not None else None
     if not tests:
         return Answer(case.case, case.name, _without_result(case), None, (), against)
-    lead = min(tests, key=_rank)
+    effects = {side.summary.test: side.effect for side in sides}
+    lead = min(tests, key=lambda test: _rank(test, effects[test.test]))
     return Answer(case.case, case.name, lead.sentence, lead.test, tuple(tests), against, _next_step(lead, tests))
 
 
@@ -134,12 +137,12 @@ def _next_step(lead: TestAnswer, tests: Sequence[TestAnswer]) -> str | None:
     return unknown[0] if unknown and lead.limit is LimitedBy.OFFERED_RATE else lead.next_step
 
 
-def _rank(answer: TestAnswer) -> tuple[bool, bool, int]:
-    """Ranks an answer: how much a case can do comes first, then a load that was carried whole, which does not say that;
-    what is not known comes last."""
+def _rank(answer: TestAnswer, effect: float) -> tuple[bool, bool, float, int]:
+    """Ranks an answer: how much a case can do comes first, the largest difference to the baseline before others; then a
+    load that was carried whole, which does not say that; what is not known comes last."""
     certainty = answer.certainty
     offered = answer.limit is LimitedBy.OFFERED_RATE
-    return certainty is Certainty.CANNOT_TELL, offered, list(Certainty).index(certainty)
+    return certainty is Certainty.CANNOT_TELL, offered, -effect, list(Certainty).index(certainty)
 
 
 def _without_result(case: Case) -> str:
@@ -173,6 +176,7 @@ class _Sides:
     baseline: Case | None = None
     base_summary: Summary | None = None
     base_lead: Metric | None = None
+    margin: float = MARGIN
 
     @classmethod
     def of(cls, case: Case, baseline: Case | None, summary: Summary, base_summary: Summary | None) -> _Sides:
@@ -192,6 +196,12 @@ class _Sides:
     def where(self) -> str:
         """The test, in a sentence."""
         return f"in {self.summary.test}"
+
+    @property
+    def effect(self) -> float:
+        """How far the ratio to the baseline is from 1 for sure."""
+        ratio = self._ratio()
+        return effect_of(ratio.value, ratio.low, ratio.high, ratio.bound)
 
     def answer(self) -> TestAnswer:
         """The sentence, with what stands in it."""
@@ -243,14 +253,14 @@ class _Sides:
             doubted = self.summary if self.lead.bound is not None else self.base_summary or self.summary
             text = f"how much {name} {kind.verb} {self.where} against {other} is not known {figures}"
             return f"{text}: {self._why(doubted)}", Certainty.CANNOT_TELL
-        share = _share(ratio.value, ratio.low, ratio.high, ratio.bound)
+        share = share_text(ratio.value, ratio.low, ratio.high, ratio.bound)
         if ratio.low is not None and ratio.word is Comparison.CANNOT_TELL:
             text = f"whether {name} {kind.verb} more or less than {other} {self.where} is not known {figures}"
             return f"{text}: it is {share} of it", Certainty.CANNOT_TELL
         known = Certainty.KNOWN if ratio.low is not None else Certainty.ABOUT
-        if ratio.word is Comparison.EQUIVALENT:
-            return f"{name} {kind.verb} as much as {other} {self.where}, {share} {figures}", known
-        of = "" if ratio.value >= _TIMES_FROM else "of "
+        if (than := comparative(ratio.low, ratio.high, ratio.word)) is not None:
+            return f"{name} {kind.verb} {than} {other} {self.where}, {share} {figures}", known
+        of = "" if ratio.value >= TIMES_FROM else "of "
         what = f"{of}the {kind.counted} that" if kind.counted else f"{of}what"
         return f"{name} {kind.verb} {share} {what} {other} {kind.verb} {self.where} {figures}", known
 
@@ -265,7 +275,7 @@ class _Sides:
         if estimate is not None:
             word = Comparison.CANNOT_TELL
             if estimate.low is not None:
-                word = compare(estimate, margin=MARGIN, higher_is_better=True)
+                word = compare(estimate, margin=self.margin, higher_is_better=True)
             return _Ratio(estimate.value, estimate.low, estimate.high, None, why or None, word)
         return _bounded_ratio(lead, base, why)
 
@@ -291,6 +301,7 @@ class _Sides:
             return [delay] if (delay := self._delay()) else []
         clause = limit.clause or _LIMITS[limit.by]
         shared = base is not None and base.by is limit.by is not LimitedBy.UNKNOWN
+        shared = shared and base is not None and _without_figures(base.clause) == _without_figures(limit.clause)
         return [f"{clause}, as it is for {self.baseline.name}" if shared and self.baseline is not None else clause]
 
     def _shortfall(self) -> str:
@@ -317,22 +328,26 @@ class _Sides:
         if own is None or own.value is None:
             return ""
         delay = f"the {words} is {_time(own, self.summary.repeats)}"
-        return (
-            f"{delay} against {_time(base, self._base_repeats)}"
-            if base is not None and base.value is not None
-            else delay
-        )
+        if base is None or base.value is None or self.baseline is None:
+            return delay
+        of_base = _time(base, self._base_repeats)
+        # Bounds invite no comparison: the true times may be the other way round.
+        is_bound = own.side is not None or base.side is not None
+        return f"{delay} ({of_base} for {self.baseline.name})" if is_bound else f"{delay} against {of_base}"
 
     def _cost(self) -> str | None:
         """CPU per Gbit/s and per client of each gateway; None where no figure is known."""
         parts = []
         for host in GATEWAYS:
             costs = {figure: self.summary.metrics.get(metric_of(host, figure)) for figure in (CPU, *_COSTS)}
-            cpu, per_gbps = (found.value if (found := costs[name]) is not None else None for name in (CPU, PER_GBPS))
+            cpu, per_gbps, each = (
+                found.value if (found := costs[name]) is not None else None for name in (CPU, PER_GBPS, PER_CLIENT)
+            )
             if not says_per_gbps(cpu, per_gbps):
                 del costs[PER_GBPS]
+            per = {**_COSTS, PER_CLIENT: "in all"} if each == cpu else _COSTS
             known = [
-                f"{_bounded(quantities.percent(found.value), found)} of a core {_COSTS[figure]}"
+                f"{_bounded(quantities.percent(found.value), found)} of a core {per[figure]}"
                 for figure, found in costs.items()
                 if figure in _COSTS and found is not None and found.value is not None
             ]
@@ -346,7 +361,7 @@ class _Sides:
             if code in ADVICE:
                 return ADVICE[code]
         limit = self.summary.limit
-        return _NEXT[limit.by] if limit is not None else None
+        return limit.next_step or _NEXT[limit.by] if limit is not None else None
 
     def _why(self, summary: Summary) -> str:
         """Why a figure is doubted or missing."""
@@ -379,21 +394,6 @@ def _bounded_ratio(lead: Metric, base: Metric, why: str) -> _Ratio:
     return _Ratio(why=why)
 
 
-def _share(value: float, low: float | None, high: float | None, side: Bound | None) -> str:
-    """`21 % (20 to 22 %)`, `about 21 %`, `at least 21 %`; from twice as much on `2.4 times (2.1 to 2.8 times)`."""
-    times = value >= _TIMES_FROM
-    scale, unit = (1.0, " times") if times else (100.0, " %")
-    numbers = [one * scale for one in (value, low, high) if one is not None]
-    narrow = max(numbers) - min(numbers) < (0.2 if times else 2.0) and len(numbers) > 1
-    digits = (1 if times else 0) + (1 if narrow or (not times and value < 0.1) else 0)
-    text = f"{value * scale:.{digits}f}{unit}"
-    if low is not None and high is not None:
-        ends = [f"{bound * scale:.{digits}f}" for bound in (low, high)]
-        return text if ends[0] == ends[1] else f"{text} ({ends[0]} to {ends[1]}{unit})"
-    words = {Bound.LEAST: "at least", Bound.MOST: "at most"}
-    return f"{words.get(side, 'about') if side is not None else 'about'} {text}"
-
-
 def _amount(metric: Metric, counted: str | None, repeats: int) -> str:
     """The figure with its interval, or with the words for what is not known of it."""
 
@@ -424,9 +424,12 @@ def _time(metric: Metric, repeats: int) -> str:
 
 
 def _bounded(text: str, metric: Metric) -> str:
-    if metric.is_least:
-        return f"at least {text}"
-    return f"at most {text}" if metric.bound is Bound.MOST else text
+    words = {Bound.LEAST: "at least ", Bound.MOST: "at most ", Bound.NONE: "about "}
+    return f"{words[metric.side]}{text}" if metric.side is not None else text
+
+
+def _without_figures(clause: str) -> str:
+    return re.sub(r"[\d.,]+", "", clause)
 
 
 def _has_interval(metric: Metric) -> bool:

@@ -377,7 +377,13 @@ def _of_zeros(repeats: int, doubts: str) -> tuple[Estimate, str]:
 
 
 _HARDWARE = {"cpu_model": "CPU model", "cpus": "number of CPUs", "architecture": "architecture"}
-_SOFTWARE = {"kernel": "kernel", "distribution": "distribution", "agent_version": "agent", "tcp_congestion": "TCP"}
+_SOFTWARE = {
+    "kernel": "kernel",
+    "distribution": "distribution",
+    "agent_version": "agent",
+    "build_profile": "agent's build profile",
+    "tcp_congestion": "TCP",
+}
 
 
 def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iterator[Difference]:

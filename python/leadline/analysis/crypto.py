@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leadline.analysis import machine_rules
 from leadline.analysis.model import Reason, Validity, Verdict
 from leadline.analysis.validity import combine
 from leadline.contract.models import CpuSample
@@ -71,6 +72,8 @@ class CryptoResult:
     figures: tuple[CryptoFigure, ...]
     fits: tuple[CryptoFit, ...]
     validity: Validity
+    build_profile: str | None = None
+    """The Cargo profile that built the agent; None if it is unknown."""
 
 
 def judge_crypto(
@@ -100,8 +103,10 @@ def judge_crypto(
     if stolen is not None and stolen > STOLEN:
         text = f"the hypervisor stole {rounded_share(stolen)} of the CPUs' busy time, which the figures include"
         findings.append((Verdict.UNDETERMINED, Reason("cpu-stolen", text)))
-    notes = [Reason("profiled", "these figures include the profiler's own cost")] if profiled else []
-    return CryptoResult(tuple(figures), tuple(_fits(figures)), combine(findings, notes))
+    notes = list(machine_rules.notes())
+    notes += [Reason("profiled", "these figures include the profiler's own cost")] if profiled else []
+    judged = combine(machine_rules.without_machine(findings), notes)
+    return CryptoResult(tuple(figures), tuple(_fits(figures)), judged)
 
 
 def stolen_share(first: Sequence[CpuSample], last: Sequence[CpuSample]) -> float | None:

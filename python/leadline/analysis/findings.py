@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from leadline.analysis import validity
+from leadline.analysis import machine_rules, validity
 from leadline.analysis.model import (
     JournalDamage,
     Reason,
@@ -37,7 +37,7 @@ def run_validity(
     """The worst verdict of the results, and the reasons for which the run is incomplete. `missing` are the trials that
     did not begin."""
     planned = len(trials) + len(missing)
-    findings = []
+    findings = [(Verdict.VALID, note) for note in machine_rules.notes()]
     if damage.garbled or damage.malformed:
         findings.append((Verdict.UNDETERMINED, Reason(JOURNAL_DAMAGED, _damage_text(damage))))
     if status in _ENDED:

@@ -14,10 +14,12 @@ import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
 from leadline.analysis.model import RunAnalysis
+from leadline.dataset.finite_json import find_infinite, may_be_infinite
 from leadline.errors import DatasetError
 
 FINDINGS_SCHEMA: Literal["leadline.findings/1"] = "leadline.findings/1"
 """The document's name and version."""
+_HINT = "it can be made again only from the run's journal.ndjson, which is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,12 @@ def decode_findings(content: bytes, name: str) -> FindingsDocument:
         DatasetError: it is of another version, or not such a document.
     """
     try:
-        return _adapter().validate_json(content)
+        found = _adapter().validate_json(content)
     except ValidationError as error:
         raise _refusal(content, name, error) from None
+    if may_be_infinite(content) and (where := find_infinite(pydantic_core.from_json(content))) is not None:
+        raise DatasetError(f"{name} is damaged: {where}", hint=_HINT)
+    return found
 
 
 def findings_json_schema() -> dict[str, Any]:
@@ -64,7 +69,7 @@ def _adapter() -> TypeAdapter[FindingsDocument]:
 
 
 def _refusal(content: bytes, name: str, error: ValidationError) -> DatasetError:
-    hint = "it can be made again only from the run's journal.ndjson, which is missing"
+    hint = _HINT
     try:
         document = pydantic_core.from_json(content)
     except ValueError:

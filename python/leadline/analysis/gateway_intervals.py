@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline.analysis.flows import Flow
+from leadline.analysis.gateway_model import CountedTime, GatewayStatistics
 from leadline.analysis.gateways import attribution_of, interfaces_of
-from leadline.analysis.host_metrics import covers, machine_samples, neighbours
+from leadline.analysis.host_metrics import covers, machine_samples
 from leadline.analysis.interfaces import header_bytes, segments
-from leadline.analysis.model import GatewayStatistics, Metric, Window
+from leadline.analysis.model import Metric, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, ProcessUse, TestData
 from leadline.analysis.window import byte_curves, interval_rates, named_rates
 from leadline.plan import gateway_metrics as names
@@ -62,7 +63,7 @@ def with_bounds(
     """The figures of gateways with `low` and `high`, or with the reason why they have none; others as they are."""
     found = dict(figures)
     for gateway in gateways:
-        for figure, precision in _precisions(data, gateway.host, flows, window):
+        for figure, precision in _precisions(data, gateway, flows, window):
             name = names.metric_of(gateway.host, figure)
             if name in found and found[name].value is not None:
                 found[name] = _bounded(found[name], precision)
@@ -77,9 +78,10 @@ def _bounded(metric: Metric, precision: _Precision) -> Metric:
 
 
 def _precisions(
-    data: TestData, host: str, flows: Sequence[Flow], window: Window | None
+    data: TestData, gateway: GatewayStatistics, flows: Sequence[Flow], window: Window | None
 ) -> Iterator[tuple[str, _Precision]]:
-    used = _cpu_rates(data, host, window)
+    host = gateway.host
+    used = _cpu_rates(data, gateway, window)
     cpu = cost = per_packet = _Precision(None, _NO_SERIES)
     if used is not None:
         known, rates = used
@@ -165,9 +167,9 @@ def _memory_reader(data: TestData, attribution: CpuAttribution) -> Callable[[Hos
             return lambda sample: sample.memory_used_bytes
 
 
-def _cpu_rates(data: TestData, host: str, window: Window | None) -> tuple[Window, Values] | None:
+def _cpu_rates(data: TestData, gateway: GatewayStatistics, window: Window | None) -> tuple[Window, Values] | None:
     """CPU seconds per second that count as the system's, in equal parts of the window that the samples cover."""
-    counters = [one for one in _counters(data, host, attribution_of(data)) if len(one.t_ns) > 1]
+    counters = [one for one in _counters(data, gateway) if len(one.t_ns) > 1]
     if window is None or not counters:
         return None
     t_ns = max((one.t_ns for one in counters), key=len)
@@ -182,23 +184,26 @@ def _cpu_rates(data: TestData, host: str, window: Window | None) -> tuple[Window
     return replace(window, start_ns=start, end_ns=end), np.asarray(grown * parts * 1e9 / (end - start))
 
 
-def _counters(data: TestData, host: str, attribution: CpuAttribution) -> Iterator[_Counter]:
-    """The counters whose sum is the system's CPU time, as `gateways` has it."""
+def _counters(data: TestData, gateway: GatewayStatistics) -> Iterator[_Counter]:
+    """The counters whose sum is the system's CPU time, or its upper bound, as `gateways` has it."""
+    host = gateway.host
     samples, machine = data.samples.get(host, []), machine_samples(data, host)
-    match attribution:
-        case CpuAttribution.PROCESS:
+    match gateway.counted, attribution_of(data):
+        case CountedTime.BUSY, _:
+            yield from _busy(machine, ())
+        case CountedTime.TICKS, _:
+            yield from _of_machine(machine, ("softirq", "irq"), 1.0)
+        case _, CpuAttribution.PROCESS:
             yield from _of_processes(samples, frozenset(data.sut_processes), 1.0, _all_of)
-        case CpuAttribution.CGROUP:
+        case _, CpuAttribution.CGROUP:
             points = [(one.t_ns, one.cgroup_s) for one in samples if one.cgroup_s is not None]
             if points:
                 yield _Counter.of(points)
                 yield from _of_processes(samples, _AGENT, -1.0, _all_of)
-        case CpuAttribution.KERNEL if len(neighbours(data, host)) > 1:
-            yield from _of_machine(machine, ("softirq", "irq"), 1.0)
-        case CpuAttribution.KERNEL:
+        case _, CpuAttribution.KERNEL:
             yield from _busy(machine, ("user", "steal"))
             yield from _of_processes(samples, _AGENT, -1.0, lambda process: process.system_s)
-        case CpuAttribution.MACHINE:
+        case _, CpuAttribution.MACHINE:
             yield from _busy(machine, ("steal",))
             yield from _of_processes(samples, _AGENT, -1.0, _all_of)
 

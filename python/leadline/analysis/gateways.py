@@ -8,10 +8,12 @@ per payload that was delivered, and per packet that crossed the gateway, inside 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from leadline.analysis import kernel_time
+from leadline.analysis.gateway_model import CountedTime, GatewayStatistics
 from leadline.analysis.host_metrics import (
     busy_percent,
     covers,
@@ -25,7 +27,6 @@ from leadline.analysis.interfaces import header_bytes, segments
 from leadline.analysis.model import (
     Bound,
     ClientStatistics,
-    GatewayStatistics,
     Metric,
     Reason,
     Verdict,
@@ -37,12 +38,22 @@ from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.sut import CpuAttribution
 
 SHARED = "gateway-shares-cpus"
-"""Code of the note that a gateway's CPU time is an upper bound."""
+"""Code of the note that a gateway's CPU time is an upper bound, as other work is in it."""
 
 _AGENT = frozenset({"agent"})
 _NOT_OBSERVED = "no agent observes the gateway"
 _FEW_SAMPLES = "the gateway's samples cover too little of the steady window"
 _NO_WINDOW = "there is no steady window"
+_BASES = {
+    (True, CountedTime.TICKS): "soft interrupts of the machine that the hosts share, and busy time that no tick of its "
+    "timer saw",
+    (True, CountedTime.BUSY): "all busy time of the machine that the hosts share: ticks of its timer do not show this "
+    "load's forwarding",
+    (False, CountedTime.OWN): "the kernel's work on its machine",
+    (False, CountedTime.BUSY): "all busy time of its machine: ticks of its timer do not show what of it was the "
+    "kernel's",
+}
+"""What a kernel's CPU time is, by whether hosts share its machine, and what it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,12 @@ class _Known:
 
     value: float | None
     reason: str | None = None
-    at_most: bool = False
+    counted: CountedTime = CountedTime.OWN
+
+    @property
+    def at_most(self) -> bool:
+        """Whether the value is an upper bound, since other work is in it."""
+        return self.counted is not CountedTime.OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +133,12 @@ def figures(gateways: Iterable[GatewayStatistics]) -> dict[str, Metric]:
 
 def notes(gateways: Iterable[GatewayStatistics]) -> Iterator[Reason]:
     """Why the CPU time of a gateway is known from one side only."""
-    bound = [gateway.host for gateway in gateways if gateway.at_most and gateway.cpu_percent]
-    if bound:
-        text = (
-            f"the CPU time of {' and '.join(bound)} is an upper bound: it is the kernel's work for all hosts that "
-            "share the machine"
-        )
-        yield Reason(SHARED, text)
+    bound: dict[str, list[str]] = {}
+    for gateway in gateways:
+        if gateway.at_most and gateway.cpu_percent is not None:
+            bound.setdefault(gateway.basis, []).append(gateway.host)
+    for basis, hosts in bound.items():
+        yield Reason(SHARED, f"the CPU time of {' and '.join(hosts)} is an upper bound: it is {basis}")
 
 
 def _statistics(data: TestData, host: str, window: Window | None, traffic: Traffic) -> GatewayStatistics:
@@ -136,6 +151,7 @@ def _statistics(data: TestData, host: str, window: Window | None, traffic: Traff
         cpu_percent=use.cpu.value,
         cpu_unknown=use.cpu.reason,
         at_most=use.cpu.at_most,
+        counted=use.cpu.counted,
         memory_bytes=use.memory.value,
         memory_unknown=use.memory.reason,
         threads=use.threads,
@@ -155,7 +171,7 @@ def _clock_hz(data: TestData, host: str, window: Window | None) -> float | None:
 
 
 def _figures(gateway: GatewayStatistics) -> dict[str, _Known]:
-    cpu = _Known(gateway.cpu_percent, gateway.cpu_unknown, gateway.at_most)
+    cpu = _Known(gateway.cpu_percent, gateway.cpu_unknown, gateway.counted)
     memory = _Known(gateway.memory_bytes, gateway.memory_unknown)
     gbps = None if gateway.payload_bps is None else gateway.payload_bps / 1e9
     no_payload, no_packets, no_clients = (
@@ -178,12 +194,14 @@ def _figures(gateway: GatewayStatistics) -> dict[str, _Known]:
 def _by(known: _Known, divisor: float | None, reason: str) -> _Known:
     if known.value is None:
         return known
-    return _Known(known.value / divisor, None, known.at_most) if divisor else _Known(None, reason)
+    return _Known(known.value / divisor, None, known.counted) if divisor else _Known(None, reason)
 
 
 def _metric(spec: MetricSpec, known: _Known) -> Metric:
     metric = Metric(known.value, spec.unit, unknown=known.reason if known.value is None else None)
-    return metric.doubted(Verdict.UNDETERMINED, SHARED, Bound.MOST) if known.at_most and metric.value else metric
+    if known.value is None or not known.at_most:
+        return metric
+    return metric.doubted(Verdict.UNDETERMINED, SHARED, Bound.MOST)
 
 
 def _used(data: TestData, host: str, window: Window | None, attribution: CpuAttribution) -> _Use:
@@ -195,13 +213,26 @@ def _used(data: TestData, host: str, window: Window | None, attribution: CpuAttr
         return _Use(_Known(None, reason), _Known(None, reason), attribution.value)
     match attribution:
         case CpuAttribution.PROCESS:
-            return _of_processes(data, host, window)
+            use = _of_processes(data, host, window)
         case CpuAttribution.CGROUP:
-            return _of_cgroup(data, host, window)
+            use = _of_cgroup(data, host, window)
         case CpuAttribution.KERNEL:
-            return _of_kernel(data, host, window)
+            use = _of_kernel(data, host, window)
         case CpuAttribution.MACHINE:
-            return _of_machine(data, host, window)
+            use = _of_machine(data, host, window)
+    return use if use.cpu.value is None or use.cpu.value > 0 else _of_busy_time(data, host, window, use)
+
+
+def _of_busy_time(data: TestData, host: str, window: Window, use: _Use) -> _Use:
+    """The same where the counters of the system show no CPU time: its work was too short for their steps, or it is not
+    in them, as forwarding in the kernel is in no process. All that its machine did is an upper bound."""
+    machine = machine_samples(data, host)
+    busy = busy_percent(cpu_percent(machine, window), machine)
+    if not busy:
+        reason = f"no CPU time of {use.basis} was counted, and no busy time of its machine is known"
+        return replace(use, cpu=_Known(None, reason))
+    basis = f"all busy time of its machine, since no CPU time of {use.basis} was counted"
+    return replace(use, cpu=_Known(busy, counted=CountedTime.BUSY), basis=basis)
 
 
 def _of_processes(data: TestData, host: str, window: Window) -> _Use:
@@ -232,20 +263,21 @@ def _of_cgroup(data: TestData, host: str, window: Window) -> _Use:
 
 
 def _of_kernel(data: TestData, host: str, window: Window) -> _Use:
-    """All of the kernel's time on a machine of its own. On one that hosts share, soft interrupts are where it forwards,
-    and they are those of all hosts: an upper bound."""
+    """All of the kernel's time on a machine of its own. On one that hosts share, an upper bound of its share."""
     memory = _Known(None, "the kernel does not count the memory of its forwarding")
     machine = machine_samples(data, host)
     shares = cpu_percent(machine, window)
     busy = busy_percent(shares, machine)
     if busy is None:
         return _Use(_Known(None, "no agent samples its machine's CPUs"), memory, "the kernel's work")
-    if len(neighbours(data, host)) > 1:
-        basis = "soft interrupts of the machine that the hosts share"
-        return _Use(_Known(shares["softirq"] + shares["irq"], at_most=True), memory, basis)
-    agent = processes_use(data, host, window, _AGENT)
-    own = busy - shares["user"] - shares["steal"] - (agent.system_percent if agent is not None else 0.0)
-    return _Use(_Known(max(0.0, own)), memory, "the kernel's work on its machine")
+    is_shared, paced = len(neighbours(data, host)) > 1, kernel_time.is_paced_by_timers(data)
+    if is_shared:
+        percent, counted = kernel_time.on_shared_machine(shares, busy, window.length_s, paced=paced)
+    else:
+        agent = processes_use(data, host, window, _AGENT)
+        agent_system = agent.system_percent if agent is not None else 0.0
+        percent, counted = kernel_time.on_own_machine(shares, busy, agent_system, paced=paced)
+    return _Use(_Known(percent, counted=counted), memory, _BASES[is_shared, counted])
 
 
 def _of_machine(data: TestData, host: str, window: Window) -> _Use:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from leadline.analysis.flows import Flow
+from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.host_metrics import (
     busy_percent,
     cgroup_percent,
@@ -24,7 +25,7 @@ from leadline.analysis.host_metrics import (
 from leadline.analysis.host_usage import AGENT
 from leadline.analysis.interfaces import header_bytes, segments
 from leadline.analysis.ladder_model import HostCost
-from leadline.analysis.model import GatewayStatistics, Window
+from leadline.analysis.model import Window
 from leadline.analysis.test_data import InterfaceUse, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 from leadline.contract import records
@@ -74,7 +75,10 @@ def _costs(
     others = [host for host in data.samples if host not in (*data.hosts, *gateways)]
     for host in (*data.hosts, *gateways, *others):
         gateway = crossed.get(host)
-        if gateway is not None and gateway.cpu_percent is not None:
+        if gateway is not None and gateway.cpu_percent is not None and gateway.at_most:
+            cost = _cost(host, gateway.basis, _spent(None, inside, gateway.packets_per_s))
+            yield replace(cost, reason="only an upper bound of its CPU time is known")
+        elif gateway is not None and gateway.cpu_percent is not None:
             yield _cost(host, gateway.basis, _spent(gateway.cpu_percent, inside, gateway.packets_per_s))
         else:
             yield _of_host(data, host, flows, window)

@@ -77,6 +77,8 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
     machine = machine_samples(data, host)
     shares = cpu_percent(machine, window)
     sut = processes_use(data, host, window, data.sut_processes)
+    # Processes that forward and used no time: the kernel does it for them, or it was less than its counters' steps.
+    used = sut if sut is not None and sut.user_percent + sut.system_percent > 0 else None
     return ServerStatistics(
         real_length_s=(window.last_end_ns - window.first_start_ns) / 1e9,
         cpu_user_percent=shares.get("user"),
@@ -86,8 +88,8 @@ def server_statistics(data: TestData, window: Window | None) -> ServerStatistics
         cpu_wait_percent=shares.get("iowait"),
         cpus=machine[-1].cpus if machine else None,
         shared=len(neighbours(data, host)) > 1,
-        sut_user_percent=sut.user_percent if sut is not None else None,
-        sut_system_percent=sut.system_percent if sut is not None else None,
+        sut_user_percent=used.user_percent if used is not None else None,
+        sut_system_percent=used.system_percent if used is not None else None,
         sut_memory_bytes=sut.memory_bytes if sut is not None else None,
     )
 

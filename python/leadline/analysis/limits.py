@@ -13,6 +13,7 @@ from typing import Any
 
 from leadline import quantities
 from leadline.analysis import answering_time, full_cpus, loss_places, queues, tcp_limits, waiting_threads
+from leadline.analysis.advice import ADVICE
 from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
@@ -38,7 +39,9 @@ INTERRUPTS_FULL = 0.9
 """Of one CPU, from where on its soft interrupts leave no room: the timer tick that counts them misses some."""
 THROTTLED = 0.05
 """Of the time, from where on a control group's CPU limit counts as what limited its host."""
-_BUSIEST = "its busiest thread"
+_BUSIEST, _QUOTA = "its busiest thread", "its quota"
+_MORE_QUOTA = "raise the CPU limit of {}: its control group, its container"
+_MORE_CPUS = "spread the packets over more CPUs of the gateway (RSS, RPS), or use larger packets and offloads"
 
 _HELD_BACK = {
     LimitedBy.GENERATOR: "the load generator",
@@ -75,7 +78,7 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         yield from _full_links(data, window)
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
-            yield Limit(_SPEAKS_OF[reason.verdict], reason.text)
+            yield Limit(_SPEAKS_OF[reason.verdict], reason.text, next_step=ADVICE.get(reason.code, ""))
     if window is None or not is_measured:
         return
     own = LimitedBy.ANSWERING_SIDE if data.spec.server_generates else LimitedBy.GENERATOR
@@ -111,12 +114,14 @@ def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
         if sent and before.count >= queues.DROPPED * sent:
             share, of_sent = quantities.share(before.count / sent), f"of the datagrams sent ({before.count:,})"
             text = f"{before.host} dropped {share} {of_sent} on {' and '.join(before.interfaces)}, before its sockets"
-            yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's backlog is the limit: it drops {share}")
+            clause = f"the receiver's backlog is the limit: it drops {share}"
+            yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE["receiver-backlog-drops"])
     if sent and number >= queues.DROPPED * sent:
         where = " and ".join(dict.fromkeys(name for _, name in dropped))
         share = quantities.share(number / sent)
         text = f"the socket on {where} dropped {share} of the datagrams sent ({number:,}): its buffer was full"
-        yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver's socket is the limit: it drops {share}")
+        clause = f"the receiver's socket is the limit: it drops {share}"
+        yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE["receiver-socket-drops"])
 
 
 def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) -> Iterator[Limit]:
@@ -128,7 +133,8 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
     if sent and lost >= queues.DROPPED * sent and 2 * MOST_IN_BUNDLE * bundles >= lost:
         share = quantities.share(lost / sent)
         text = f"{' and '.join(places)} dropped {bundles:,} bundles of datagrams; {share} of those sent are lost"
-        yield Limit(LimitedBy.ANSWERING_SIDE, text, f"the receiver is the limit: {share} is lost there")
+        clause, code = f"the receiver is the limit: {share} is lost there", "receiver-socket-drops"
+        yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE[code if number else "receiver-backlog-drops"])
 
 
 def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
@@ -174,7 +180,8 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
         return
     for process, busy, text, what in _full_processes(data, gateway, window):
         if process.name in data.sut_processes:
-            yield Limit(LimitedBy.GATEWAY, text, _clause(what, busy))
+            step = _MORE_QUOTA.format("the gateway") if what == _QUOTA else ""
+            yield Limit(LimitedBy.GATEWAY, text, _clause(what, busy), step)
     yield from _throttled(samples, window, LimitedBy.GATEWAY, gateway)
     yield from _held_from_above(data, gateway, window, LimitedBy.GATEWAY)
     if attribution_of(data) is CpuAttribution.KERNEL:
@@ -213,7 +220,7 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
         quota = data.cpu_quotas.get(host, {}).get(process.name)
         used = f"{process.name} on {host} used {quantities.rounded_share(busy)} of a CPU"
         if quota is not None and quota < usable and busy >= QUOTA_FULL * quota:
-            yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", "its quota"
+            yield process, busy, f"{used}: the quota of its control group allows {quota:g} CPUs", _QUOTA
             continue
         if usable and busy >= PROCESS_FULL * usable:
             what = (
@@ -248,7 +255,7 @@ def _clause(what: str, busy: float) -> str:
     """`its single thread is the limit at 100 % of a core`; empty where nothing was full."""
     if not what:
         return ""
-    if what == "its quota":
+    if what == _QUOTA:
         return f"the CPU quota of its control group is the limit at {quantities.share(busy)} of a core"
     ends, cores = ("is", "a core") if what in ("its single thread", "its only CPU", _BUSIEST) else ("are", "one")
     return f"{what} {ends} the limit at {quantities.share(busy)} of {cores}"
@@ -268,7 +275,7 @@ def _busy_kernel(data: TestData, gateway: str, window: Window) -> Iterator[Limit
         held = quantities.rounded_share(busiest)
         text = f"one CPU of {gateway} was {held} of the time in soft interrupts, where the kernel forwards"
         clause = f"the kernel is the limit at {quantities.share(busiest)} of a core"
-        yield Limit(LimitedBy.GATEWAY, text, clause)
+        yield Limit(LimitedBy.GATEWAY, text, clause, _MORE_CPUS)
 
 
 def _stolen_share(data: TestData, host: str, window: Window) -> float:
@@ -286,7 +293,9 @@ def _throttled(samples: Sequence[HostSample], window: Window, by: LimitedBy, hos
     share = (inside[-1][1] - inside[0][1]) / ((inside[-1][0] - inside[0][0]) / 1e9)
     if share >= THROTTLED:
         held = quantities.rounded_share(share)
-        yield Limit(by, f"the CPU limit of {host}'s control group held it back {held} of the time")
+        text = f"the CPU limit of {host}'s control group held it back {held} of the time"
+        clause = f"the CPU limit of {host}'s control group is the limit"
+        yield Limit(by, text, clause, _MORE_QUOTA.format(host))
 
 
 def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -> Iterator[Limit]:
@@ -302,7 +311,8 @@ def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -
             return
     held = quantities.rounded_share(share)
     text = f"the quota of {quota.cpus:g} CPUs of {quota.group} held threads of {host} back {held} of the time"
-    yield Limit(by, text, f"{_HELD_BACK[by]} is the limit: a quota allows it {quota.cpus:g} CPUs")
+    clause = f"{_HELD_BACK[by]} is the limit: a quota allows it {quota.cpus:g} CPUs"
+    yield Limit(by, text, clause, _MORE_QUOTA.format(host))
 
 
 def _cpus(data: TestData, host: str) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from leadline.analysis.cross_check_model import CrossCheck, Ratio
 from leadline.analysis.fleet_model import FleetFindings
+from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.ladder_model import HostCost, Ladder
 from leadline.analysis.scaling_model import Scaling
 from leadline.analysis.scenario_model import ScenarioFindings
@@ -302,33 +303,6 @@ class ServerStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayStatistics:
-    """One gateway in one test's steady window: what the system under test used there, and what it carried."""
-
-    host: str  # The gateway.
-    attribution: str
-    """Whose CPU time counts: process, cgroup, kernel, machine."""
-    basis: str
-    """The same in words."""
-    cpu_percent: float | None
-    """Percent of one CPU."""
-    cpu_unknown: str | None
-    """Why that is unknown."""
-    at_most: bool
-    """Whether the CPU time is an upper bound, since other hosts' work is in it."""
-    memory_bytes: float | None  # Memory that the system used there, bytes.
-    memory_unknown: str | None  # Why that is unknown.
-    threads: int | None
-    """Threads of the system's processes there; None where it has none of its own."""
-    payload_bps: float | None  # Payload that it carried, bit/s.
-    packets_per_s: float | None
-    """Packets that it forwarded, in both directions."""
-    clients: float | None  # Clients that were connected.
-    clock_hz: float | None = None
-    """Clock speed of its machine's CPUs, the mean of the window; None where the kernel does not report it."""
-
-
-@dataclass(frozen=True, slots=True)
 class ClientStatistics:
     """The client table: the number of clients, their transfer, and their rates."""
 
@@ -364,6 +338,8 @@ class Limit:
     evidence: str  # How that is known, with figures.
     clause: str = ""
     """The same in a sentence, `its single thread is the limit at 100 % of a core`; empty if the part says it all."""
+    next_step: str = ""
+    """What to do about it, where that is not the same for all limits of the part; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +398,10 @@ class TestResult:
     """Each rate in ten equal parts of the window: the interval over the repeats is never narrower than what the parts
     of all of them allow. Without rates in stages, and those that were read less often."""
 
+    build_profiles: dict[str, str | None] = field(default_factory=dict)
+    """The Cargo profile that built each host's agent, `release` for measurements; null where an older agent does not
+    say it."""
+
     def value(self, metric: str) -> float | None:
         """The value of a figure; None if it is unknown, or was not measured."""
         found = self.metrics.get(metric)
@@ -451,7 +431,7 @@ class TrialResult:
     trial: str  # The trial's name: case and repeat.
     case: str  # The case, by its name in the run.
     repeat: int  # The number of the repeat, from 1.
-    status: str  # done | failed | skipped (its program is missing, and the plan has optional) | interrupted
+    status: str  # done | failed | skipped (as `optional` of the plan allows) | interrupted
     error: str | None  # Why it failed or was left out; null otherwise.
     sut: str  # The kind of the system under test.
     sut_version: str | None  # Its version; null if unknown.

@@ -31,6 +31,11 @@ _RATE, _DELAY = "tbf", "netem"
 """Disciplines that give a lab's link its rate, and its delay."""
 _DELAYS = frozenset({"netem", "fq"})
 """Disciplines that hold packets for another reason than that the link is busy."""
+_QUEUE = "look first at the queue of {}: its length, its rate, and what lies behind it"
+_SOCKET = (
+    "look first at the tunnel's socket on {}: a larger buffer (net.core.rmem_max, net.core.rmem_default) holds what "
+    "comes while its process is kept from reading"
+)
 
 
 def of_links(data: TestData, window: Window) -> Iterator[Limit]:
@@ -46,7 +51,8 @@ def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
     """Queues of a gateway that are not in front of a lab's link."""
     for queue, text, what in _full(data.samples[gateway], window, gateway):
         if not (data.in_lab and _is_the_labs(queue, data)):
-            yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it {what}")
+            clause = f"the gateway's queue is the limit: it {what}"
+            yield Limit(LimitedBy.GATEWAY, text, clause, _QUEUE.format(f"{queue.name} on {gateway}"))
 
 
 def _is_the_labs(queue: QueueUse, data: TestData) -> bool:
@@ -69,7 +75,8 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
         text = (
             f"sockets on {host} dropped {share} of the datagrams that arrived ({dropped:,}): they were not read in time"
         )
-        yield Limit(LimitedBy.GATEWAY, text, f"the tunnel's socket on {host} is the limit: it drops {share}")
+        clause = f"the tunnel's socket on {host} is the limit: it drops {share}"
+        yield Limit(LimitedBy.GATEWAY, text, clause, _SOCKET.format(host))
 
 
 def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
@@ -84,7 +91,8 @@ def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit
             if dropped >= DROPPED * (packets + dropped) and dropped > 0:
                 share = quantities.rounded_share(dropped / (packets + dropped), 1)
                 text = f"{use.name} of {gateway} dropped {share} of the packets {way}: its queue was full"
-                yield Limit(LimitedBy.GATEWAY, text, f"the gateway's queue is the limit: it drops {share}")
+                clause = f"the gateway's queue is the limit: it drops {share}"
+                yield Limit(LimitedBy.GATEWAY, text, clause, _QUEUE.format(f"{use.name} on {gateway}"))
 
 
 def grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from leadline.analysis import rate_parts, repeat_causes, stability
+from leadline.analysis import machine_rules, rate_parts, repeat_causes, stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
@@ -341,7 +341,7 @@ def _judged(
         known = [result for result in done if result.value(name) is not None]
         values = [value for result in known if (value := result.value(name)) is not None]
         found = stability.between_repeats(judged[name], values, limit, name) if name in judged else None
-        if found is not None:
+        if found is not None and machine_rules.without_machine([found]):
             doubt, reason = found
             cause = repeat_causes.clause(
                 values, [result.circumstances for result in known], is_rate=family_of(name) is Family.RATE

@@ -396,7 +396,12 @@ class PrimaryKind(Protocol):
 
 def had_spare_time(data: TestData) -> bool:
     """Whether even the busiest generating thread had idle time; waiting for a CPU does not count as idle."""
-    threads = [thread for found in data.load_outcomes() for thread in found.outcome["generator"]["threads"]]
+    return threads_had_spare_time(found.outcome for found in data.load_outcomes())
+
+
+def threads_had_spare_time(outcomes: Iterable[records.Outcome]) -> bool:
+    """As `had_spare_time`, from the outcomes of a load's generators."""
+    threads = [thread for outcome in outcomes for thread in outcome["generator"]["threads"]]
     wanted = [
         (busy_s(thread) + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]
         for thread in threads

@@ -311,7 +311,9 @@ class _Reading:
         checks = cross_checks.of_run(self._trials, summaries, self._cross_checks, _limits(plan).margin)
         found = replace(found, cross_checks=tuple(checks))
         found = replace(found, scaling=scaling.of_run(found), sizing=sizing.of_run(found))
-        return replace(found, answers=answers_of(found), ladders=ladder.of_run(found, self._cases))
+        return replace(
+            found, answers=answers_of(found, _limits(plan).margin), ladders=ladder.of_run(found, self._cases)
+        )
 
     def _missing_trials(self) -> tuple[str, ...]:
         """The planned trials that did not begin; of a journal without a manifest, those that its first record names."""
@@ -323,7 +325,8 @@ class _Reading:
     def _event(self, entry: Record, event: Record) -> None:
         host = entry["host"]
         if event.get("type") == "hello":
-            about = {"agent_version": event.get("agent_version"), "capabilities": event.get("capabilities") or []}
+            about = {name: event.get(name) for name in ("agent_version", "build_profile")}
+            about["capabilities"] = event.get("capabilities") or []
             self._facts[host] = {**event["host"], **about}
             self._environment.note(self._trial.trial if self._trial is not None else "", host, self._facts[host])
             self._frequent.lives.begin(host)
@@ -377,6 +380,9 @@ class _Reading:
         per_s = record.get("per_s")
         if self._trial is not None and isinstance(per_s, int | float) and per_s > 0:
             self._trial.ceiling = Ceiling(float(per_s), bool(record.get("extrapolated")))
+            # It may have been measured after the load: a load whose threads had time to spare needs none.
+            for data in self._trial.tests.values():
+                data.ceiling = self._trial.ceiling
 
     def _bring_up(self, record: Record) -> None:
         if self._trial is None:

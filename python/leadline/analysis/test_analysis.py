@@ -144,6 +144,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         scenario=kind.scenario_findings(data),
         circumstances=repeat_causes.circumstances(data, steady),
         rate_parts=rate_parts(data.spec, flows, steady),
+        build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},
     )
     return result, merged
 

@@ -436,7 +436,12 @@ def _separations(found: Mapping[_Key, Sequence[tuple[RecordedRun, Summary]]]) ->
 
 
 _MACHINE = {"cpu_model": "CPU model", "cpus": "CPUs", "architecture": "architecture", "kernel": "kernel"}
-_SOFTWARE = {"distribution": "distribution", "agent_version": "agent", "tcp_congestion": "TCP"}
+_SOFTWARE = {
+    "distribution": "distribution",
+    "agent_version": "agent",
+    "build_profile": "agent's build profile",
+    "tcp_congestion": "TCP",
+}
 
 
 def _facts(analysis: RunAnalysis, names: Mapping[str, str]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from leadline.analysis import stability, wake_ups
+from leadline.analysis import machine_rules, stability, wake_ups
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import Histograms, delivered_share
 from leadline.analysis.model import Ceiling, Metric, Reason, Validity, Verdict, Window
@@ -161,8 +161,8 @@ def assess(
     rules = kind.rules()
     return judge_figures(
         figures,
-        [*(found for rule in rules.findings for found in rule(evidence)), *findings],
-        [*(note for rule in rules.notes for note in rule(evidence)), *notes],
+        machine_rules.without_machine([*(found for rule in rules.findings for found in rule(evidence)), *findings]),
+        [*machine_rules.notes(), *(note for rule in rules.notes for note in rule(evidence)), *notes],
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),

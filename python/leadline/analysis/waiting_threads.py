@@ -30,7 +30,7 @@ def limits(data: TestData) -> Iterator[Limit]:
         return
     share, by, where = _longest(data)
     if share >= WAITED:
-        yield Limit(by, _text(share, where), f"{_CLAUSES[by]} is the limit: it waits for a CPU")
+        yield Limit(by, _text(share, where), f"{_CLAUSES[by]} is the limit: it waits for a CPU", _OWN_CPUS)
 
 
 def noticed(data: TestData) -> str | None:
@@ -39,6 +39,7 @@ def noticed(data: TestData) -> str | None:
     return _text(share, where) if share >= NOTICED else None
 
 
+_OWN_CPUS = "give it CPUs of its own (lab.cpus: split, or separate machines): it waits for one"
 _CLAUSES = {LimitedBy.GENERATOR: "the load generator", LimitedBy.ANSWERING_SIDE: "the answering side"}
 
 

@@ -16,10 +16,10 @@ def main() -> None:
 
 def _has_printed_version() -> bool:
     """Print the version without the commands, whose import takes most of the time; they report it if that fails."""
-    from leadline.cli.version import version_line
+    from leadline.cli.version import version_text
 
     try:
-        print(version_line(), flush=True)
+        print(version_text(), flush=True)
     except OSError:
         return False
     return True

@@ -18,6 +18,7 @@ from leadline.cli import (
     compare,
     convert,
     crypto,
+    demo,
     doctor,
     export,
     ladder,
@@ -33,7 +34,9 @@ from leadline.cli import (
 from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
 from leadline.cli.output import print_error, print_json
+from leadline.cli.text_encoding import prepare_encodings
 from leadline.errors import InputError, LeadlineError
+from leadline.masking import mask_text
 
 # The base class of usage errors: typer's own, or click's in older versions of typer. Both publish a subclass of it.
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
@@ -55,16 +58,16 @@ def _add_commands(*modules: Any) -> None:
         app.command(module.NAME, cls=parser, short_help=short, epilog=module.EXAMPLE)(module.command)
 
 
-_add_commands(run, plan)
+_add_commands(demo, run, plan)
 add_kinds(app)
 _add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
 
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        from leadline.cli.version import version_line
+        from leadline.cli.version import version_text
 
-        print(version_line())
+        print(version_text())
         raise typer.Exit
 
 
@@ -89,6 +92,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (`>&-`)
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    prepare_encodings()
     sys.exit(_status())
 
 
@@ -135,7 +139,8 @@ def _unforeseen(failure: Exception) -> int:
 def _failed(code: str, message: str, status: int, others: Sequence[str] = ()) -> int:
     """Print one line per mistake; with --json, also one document on stdout."""
     if "--json" in sys.argv[1:]:
-        error = {"code": code, "message": " ".join(message.splitlines()), "others": list(others)}
+        line = " ".join(message.splitlines())
+        error = {"code": code, "message": mask_text(line), "others": [mask_text(other) for other in others]}
         try:
             print_json({"schema": "leadline.error/1", "error": error})
             sys.stdout.flush()

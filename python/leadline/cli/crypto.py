@@ -131,6 +131,7 @@ def document(result: CryptoResult, workload: CryptoWorkload) -> dict[str, Any]:
     return {
         "schema": "leadline.crypto/1",
         "version": __version__,
+        "build_profile": result.build_profile,
         "duration_ms": workload.duration_ms,
         "spread_bytes": workload.spread_bytes,
         "figures": [

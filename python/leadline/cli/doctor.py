@@ -54,11 +54,13 @@ def table(checks: list[Check]) -> RenderableType:
 
 async def _agent() -> list[Check]:
     from leadline.agents import Agent, Launch, agent_binary
-    from leadline.cli.host_checks import capability_check, clock_check
+    from leadline.cli.host_checks import agent_check, capability_check, clock_check
 
-    agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=lambda *_: None)
+    path = agent_binary()
+    agent = await Agent.start("this host", Launch((str(path),)), sink=lambda *_: None)
     try:
-        found = agent.hello.capabilities
-        return [clock_check(agent.hello.host.clock), *(capability_check(one) for one in found)]
+        hello = agent.hello
+        found = [capability_check(one) for one in hello.capabilities]
+        return [agent_check(hello, path), clock_check(hello.host.clock), *found]
     finally:
         await agent.close()

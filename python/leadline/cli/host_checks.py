@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
-    from leadline.contract.models import Capability, ClockQuality
+    from leadline.contract.models import Capability, ClockQuality, Hello
     from leadline.plan import Need
+from leadline.plan.need import TUN
 
 UNKNOWN_ERROR_US = 16_000_000
 """The kernel's limit for the error of an undisciplined clock (NTP_PHASE_LIMIT). At this value the error is
@@ -55,9 +56,22 @@ def program_checks() -> list[Check]:
     return [*found, _perf()]
 
 
+def agent_check(hello: Hello, path: Path) -> Check:
+    """The agent that measures here, and whether it was built for that."""
+    profile = hello.build_profile
+    said = f"{hello.agent_version}, {f'built as {profile}' if profile else 'build profile unknown'}, {path}"
+    is_slow = profile in _SLOW_PROFILES
+    mend = "make build, or unset LEADLINE_AGENT" if is_slow else None
+    return Check("agent", not is_slow, "generating load, and watching hosts", said, mend)
+
+
+_SLOW_PROFILES = ("checked", "debug")
+"""Builds that check their arithmetic: for tests."""
+
+
 def host_checks() -> list[Check]:
     """Checks limits and the speed of this host."""
-    return [_open_files(), _governor()]
+    return [_open_files(), _governor(), _tables()]
 
 
 def clock_check(clock: ClockQuality) -> Check:
@@ -79,6 +93,8 @@ def clock_check(clock: ClockQuality) -> Check:
 def capability_check(found: Capability) -> Check:
     """The check for a capability that the agent reported about its host."""
     needed, mend = _CAPABILITIES.get(found.name, ("counters of the host", None))
+    if found.name == "tun" and not found.available:
+        return _device("tun", TUN, needed)
     why = found.reason
     if found.name == "io_uring" and not found.available and _number("/proc/sys/kernel/io_uring_disabled") in (1, 2):
         mend = "sudo sysctl -w kernel.io_uring_disabled=0"
@@ -101,8 +117,7 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
         except LeadlineError as error:
             return Check(need.name, False, need.why, error.message, error.hint)
     if need.kind == "device":
-        mend = "sudo modprobe tun (in a container: --device /dev/net/tun)"
-        return Check(need.name, os.access(need.name, os.R_OK | os.W_OK), need.why, None, mend)
+        return _device(need.name, need.name, need.why)
     install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
     return _program(need.name, need.why, install)
 
@@ -112,6 +127,15 @@ def _program(name: str, needed: str, install: str) -> Check:
 
     path = program_path(name)
     return Check(name, path is not None, needed, path or "not in PATH", install)
+
+
+def _device(what: str, path: str, needed: str) -> Check:
+    from leadline.agents.devices import device_problem
+
+    problem = device_problem(path)
+    if problem is None:
+        return Check(what, True, needed, None, None)
+    return Check(what, False, needed, problem.why, problem.mend)
 
 
 def _user_namespaces() -> Check:
@@ -154,6 +178,13 @@ def _governor() -> Check:
     return Check("CPU governor", found == ["performance"], needed, ", ".join(found), mend)
 
 
+def _tables() -> Check:
+    from leadline.dataset import INSTALL_COMMAND, may_write_tables
+
+    needed = "samples.parquet, results.parquet and other tables in the folder of a run"
+    return Check("parquet tables", may_write_tables(), needed, "written with polars", INSTALL_COMMAND)
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
@@ -189,7 +220,7 @@ _PROGRAMS = (
     ("iperf3", "cross-checks of tcp and udp tests", "apt-get install iperf3"),
 )
 _CAPABILITIES = {
-    "tun": ("plans with sut kind openvpn or wireguard", "sudo modprobe tun (in a container: --device /dev/net/tun)"),
+    "tun": ("plans with sut kind openvpn or wireguard", None),
     "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
     "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
     "cgroup": ("CPU time of each host of the lab; `leadline run` makes one for each agent", None),

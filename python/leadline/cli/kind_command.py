@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -91,7 +92,7 @@ def _parameter(option: Option) -> Parameter:
 
 
 def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
-    """Run one measurement against a server at `host`, over a control session."""
+    """Run one measurement against a server at `host`, or one of our own, over a control session."""
     from leadline.cli import session_args, single_args
 
     assert kind.command is not None, "only a kind with a command gets here"
@@ -99,24 +100,25 @@ def measure_with_session(kind: CommandedKind, values: Mapping[str, Any]) -> int:
         kind.name,
         kind.command,
         values,
-        lambda: single_args.interval(values["interval"]),
+        lambda: single_args.interval(values),
         lambda: single_args.refuse_two_documents(values),
     )
     from leadline.trial.workloads import workload
 
     output = single_args.OutputOptions(
-        values["host"],
+        "",
         values["json"],
         values["out"],
         values["target"] or [],
         format=values.get("output_format", "text"),
-        interval_ms=single_args.interval(values["interval"]),
+        interval_ms=single_args.interval(values),
         precision=read.precision,
         verbose=values.get("verbose", False),
-        second_tool=single_args.second_tool(read.test, read.server),
     )
     single_args.refuse_with_precision(output)
-    return measure(read.test, workload(read.test, read.server), output)
+    with read.serving(is_document=output.is_document) as server:
+        output = replace(output, target=server.host, second_tool=single_args.second_tool(read.test, server))
+        return measure(read.test, workload(read.test, server), output)
 
 
 def measure(test: BaseTest, load: LoadWorkload, output: OutputOptions) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from leadline.cli import options as o
+from leadline.cli.no_host import own_server, refuse_without_host
 from leadline.cli.output import check_folder
 from leadline.errors import InputError
 
@@ -20,23 +21,30 @@ if TYPE_CHECKING:
     from leadline.errors import LeadlineError
     from leadline.plan import BaseTest
     from leadline.trial.ladder import Climb, Side
+    from leadline.trial.workloads import Server
 
 NAME = "ladder"
+_PORTS = {"port": 5201, "http_port": 8080, "https_port": 8443}
 EXAMPLE = """\
-Example: leadline ladder 192.0.2.7 -d 5s
+Example: leadline ladder
 
+    leadline ladder 192.0.2.7 -d 5s
     leadline ladder 10.8.0.1 --outside 192.0.2.7 --repeat 5
     leadline ladder 192.0.2.7 --layers udp,tcp --rate 200mbit
 
-The server runs `leadline serve --bind ADDR --https-port 8443`.
+HOST runs `leadline serve --bind ADDR --https-port 8443`.
 """
 
 
 def command(
     host: Annotated[
-        str,
-        typer.Argument(help="Name or address of the host that runs `leadline serve`.", metavar="HOST"),
-    ],
+        str | None,
+        typer.Argument(
+            help="Name or address of the host that runs `leadline serve`. Default: this machine's loopback, with a "
+            "server of its own.",
+            metavar="HOST",
+        ),
+    ] = None,
     outside: Annotated[
         str | None,
         typer.Option(
@@ -77,11 +85,13 @@ def command(
     bind: Annotated[str | None, typer.Option("--bind", help="Local address to send from.", metavar="ADDR")] = None,
     port: Annotated[
         int, typer.Option("-p", "--port", min=1, max=65535, help="The server's port for udp, tcp and rr.")
-    ] = 5201,
-    http_port: Annotated[int, typer.Option("--http-port", min=1, max=65535, help="The server's port for HTTP.")] = 8080,
+    ] = _PORTS["port"],
+    http_port: Annotated[
+        int, typer.Option("--http-port", min=1, max=65535, help="The server's port for HTTP.")
+    ] = _PORTS["http_port"],
     https_port: Annotated[
         int, typer.Option("--https-port", min=1, max=65535, help="The server's port for HTTPS.")
-    ] = 8443,
+    ] = _PORTS["https_port"],
     key_file: Annotated[
         Path | None,
         typer.Option("--key-file", help="File with the key of the server, if it requires one.", metavar="FILE"),
@@ -106,17 +116,25 @@ def command(
     with mistakes:
         asked = {"duration": duration, "warmup": warmup, "rate": rate, "layers": _listed(layers)}
         tests = _tests({key: value for key, value in asked.items() if value is not None})
-    hosts = [host, *([outside] if outside else [])]
+    ports = {"port": port, "http_port": http_port, "https_port": https_port}
+    hosts = [one for one in (host, outside) if one is not None]
     for one in hosts:
         with mistakes:
             single_args.host(one)
+    if host is None:
+        with mistakes:
+            given = {f"--{name.replace('_', '-')}": ports[name] != usual for name, usual in _PORTS.items()}
+            refuse_without_host({"--outside": outside, "--bind": bind, "--key-file": key_file, **given})
     with mistakes:
         family = single_args.family(ipv4, ipv6)
     mistakes.raise_all()
     check_folder("--out", out)
-    ports = {"port": port, "http_port": http_port, "https_port": https_port}
-    sides = _sides(hosts, ports, family, bind, key_file)
-    return _run(tests, sides, repeat, json=json, verbose=verbose, out=out)
+    if host is not None:
+        sides = _sides(hosts, ports, family, bind, key_file)
+        return _run(tests, sides, repeat, json=json, verbose=verbose, out=out)
+    with own_server(ipv6=family == "v6", https=True, is_document=json) as server:
+        sides = [_side(server, family, "--outside names no address")]
+        return _run(tests, sides, repeat, json=json, verbose=verbose, out=out)
 
 
 def _listed(layers: str | None) -> list[str] | None:
@@ -148,7 +166,6 @@ def _sides(
 ) -> list[Side]:
     """The address, and the one outside of the tunnel if it is given."""
     from leadline.cli.key_file import read_key
-    from leadline.trial.ladder import Side, path_mtu
     from leadline.trial.workloads import Server
 
     if len(set(hosts)) < len(hosts):
@@ -165,13 +182,19 @@ def _sides(
             http_port=ports["http_port"],
             https_port=ports["https_port"],
         )
-        ip, mtu_bytes = path_mtu(host, server.port, family) or (4, None)
-        # The headers of a tunnel that Leadline did not bring up are not known.
         is_tunnel = len(hosts) > 1 and number == 1
         why_alone = None if is_tunnel else "--outside names no address" if len(hosts) == 1 else "it is outside itself"
-        overhead_bytes = None if is_tunnel else 0
-        found.append(Side(f"c{number:02}", server, ip, mtu_bytes, overhead_bytes, why_alone))
+        found.append(_side(server, family, why_alone, number))
     return found
+
+
+def _side(server: Server, family: Literal["v4", "v6"] | None, why_alone: str | None, number: int = 1) -> Side:
+    """The address of a server; without a reason why it stands alone, it is a tunnel's."""
+    from leadline.trial.ladder import Side, path_mtu
+
+    ip, mtu_bytes = path_mtu(server.host, server.port, family) or (4, None)
+    # The headers of a tunnel that Leadline did not bring up are not known.
+    return Side(f"c{number:02}", server, ip, mtu_bytes, None if why_alone is None else 0, why_alone)
 
 
 def _run(

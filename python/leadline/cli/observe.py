@@ -115,9 +115,7 @@ def _wanted(host: str, interval: str, duration: str | None, argv: list[str]) -> 
         raise InputError(f"--duration: {error}") from None
     if length_s == 0:
         raise InputError("--duration: a duration must be above 0")
-    interval_ms = single_args.interval(interval)
-    assert interval_ms is not None
-    return Observing(address, interval_ms, length_s, tuple(argv))
+    return Observing(address, single_args.interval_ms(interval), length_s, tuple(argv))
 
 
 async def _observed(wanted: Observing, json: bool) -> Observed:
@@ -170,6 +168,7 @@ def document(wanted: Observing, observed: Observed) -> dict[str, Any]:
     return {
         "schema": "leadline.observation/1",
         "version": __version__,
+        "build_profile": observed.build_profile,
         "host": observed.facts.model_dump(),
         "interval_ms": wanted.interval_ms,
         "soaker": None if observed.soaker is None or not wanted.soak else observed.soaker.model_dump(),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError
+from leadline.masking import mask_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,13 +32,13 @@ as in a container."""
 
 def print_error(message: str, code: int) -> int:
     """Print an error as one line on stderr; returns the exit code."""
-    print(f"leadline: {' '.join(message.splitlines())}", file=sys.stderr)
+    print(f"leadline: {mask_text(' '.join(message.splitlines()))}", file=sys.stderr)
     return code
 
 
 def print_note(message: str) -> None:
     """Print a note on stderr. The command goes on."""
-    print(f"leadline: {message}", file=sys.stderr)
+    print(f"leadline: {mask_text(message)}", file=sys.stderr)
 
 
 def print_all(renderables: Iterable[RenderableType], *, apart: bool = True) -> None:
@@ -222,6 +223,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "intervals": result.intervals,
         "wake_ups": result.wake_ups,
         "scenario": result.scenario,
+        "build_profiles": result.build_profiles,
     }
 
 
@@ -236,7 +238,7 @@ def print_run(
         print_json(run_document(outcome.analysis, str(folder.path), problems))
     else:
         print_all((run_renderables if verbose else run_summary)(outcome.analysis))
-    print_problems(folder, problems)
+    print_problems(folder, (*problems, *outcome.left_out))
 
 
 def print_problems(folder: RunFolder, problems: Iterable[str]) -> None:
@@ -252,8 +254,9 @@ def finish_folder(folder: RunFolder) -> None:
     # Imported here: a measurement that is not kept does not need the libraries for tables.
     from leadline.trial import conclude
 
-    for problem in conclude(folder).problems:
-        print_note(problem)
+    outcome = conclude(folder)
+    for said in (*outcome.problems, *outcome.left_out):
+        print_note(said)
 
 
 def note_folder(folder: RunFolder | None, code: int) -> int:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from leadline.plan import PlanDescription
 
 NAME = "plan"
-EXAMPLE = "Example: leadline plan examples/gateway.yaml --set repeat=3"
+EXAMPLE = (
+    "Examples: leadline plan --example                          lists the examples\n"
+    "          leadline plan --example gateway > gateway.yaml   copies one\n"
+    "          leadline plan gateway.yaml --set repeat=3        shows what it would do"
+)
 
 
 def command(
@@ -29,6 +33,9 @@ def command(
     only: o.Only = None,
     overrides: o.Overrides = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print the example that PLAN names; without PLAN, list the examples.")
+    ] = False,
     json: o.Json = False,
 ) -> int:
     """Show a plan's cases, their order, and what they need."""
@@ -37,11 +44,28 @@ def command(
     if schema:
         print_json(plan_schema())
         return 0
+    if example:
+        _print_examples(file, json)
+        return 0
     if file is None:
-        raise InputError("the plan is missing", hint="name its file, or give --schema")
+        raise InputError("the plan is missing", hint="name its file, or give --example or --schema")
     plan = load_plan(file, overrides or [])
     show(describe(plan, select(list(plan.cases), only or [])), json)
     return 0
+
+
+def _print_examples(name: Path | None, json: bool) -> None:
+    """Print the text of one example, or a line for each."""
+    from leadline.cli.examples import example_plan, example_plans
+
+    plans = example_plans() if name is None else [example_plan(str(name))]
+    if json:
+        print_json([{"name": plan.name, "summary": plan.summary, "text": plan.text} for plan in plans])
+    elif name is None:
+        width = max(len(plan.name) for plan in plans)
+        print("\n".join(f"{plan.name:{width}}  {plan.summary}" for plan in plans))
+    else:
+        print(plans[0].text, end="")
 
 
 def _checks(description: PlanDescription) -> list[Check]:

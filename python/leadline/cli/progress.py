@@ -18,14 +18,17 @@ from leadline import quantities
 from leadline.analysis.model import TestResult
 from leadline.cli.live_table import live_label_lines
 from leadline.cli.terminal import Terminal
+from leadline.errors import without_log
 from leadline.report import trial_headline
 from leadline.trial import (
+    FirstRoundMeasured,
     Interrupt,
     LiveFigures,
     LiveLabel,
     Notification,
     PhaseBegan,
     RoundAdded,
+    RoundsOutOfTime,
     RunBegan,
     RunEnded,
     TargetOpen,
@@ -42,10 +45,10 @@ _NEARLY_S = 0.5
 
 
 @contextmanager
-def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
+def watched(json: bool, *, has_intervals: bool = False) -> Iterator[tuple[Progress, Interrupt]]:
     """Show one measurement while it runs, and let Ctrl-C end it. With --json, progress is shown only on a
-    terminal."""
-    with Progress(quiet=json and not sys.stderr.isatty()) as progress:
+    terminal. `has_intervals`: each interval's figures are printed."""
+    with Progress(quiet=json and not sys.stderr.isatty(), has_intervals=has_intervals) as progress:
         interrupt = Interrupt(lambda: progress.note("stopping; press Ctrl-C again to stop at once"), progress.stop)
         with interrupt.signals_caught():
             yield progress, interrupt
@@ -54,9 +57,11 @@ def watched(json: bool) -> Iterator[tuple[Progress, Interrupt]]:
 class Progress:
     """Draws the state of a run: the current trial, the test, live figures, the time that remains."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, has_intervals: bool = False) -> None:
         self.quiet = quiet
         """Whether only essential lines are printed."""
+        self._has_intervals = has_intervals
+        """Whether a line is printed for each interval: its figures are not drawn below it once more."""
         self._console = Terminal(stderr=True)
         self._live: Live | None = None
         self._trials = 1
@@ -116,6 +121,8 @@ class Progress:
                 self._trials += notification.trials
                 self._expected_s += notification.expected_s
                 self.note(f"{notification.trials} more to run: their figures are not known well enough")
+            case FirstRoundMeasured() | RoundsOutOfTime() | TargetOpen():
+                self.note(describe(notification))
             case TrialBegan():
                 self._print_ended()
                 self._number, self._title = notification.number, notification.case.title
@@ -128,8 +135,8 @@ class Progress:
                 self._do(notification.test)
             case LiveFigures():
                 self._figures, self._health, self._waiting = (
-                    _figures(notification),
-                    _health(notification),
+                    _figures(notification, has_intervals=self._has_intervals),
+                    _health(notification, has_intervals=self._has_intervals),
                     notification.waiting,
                 )
                 self._labels = notification.labels
@@ -137,9 +144,6 @@ class Progress:
                 self._trial_ended(notification)
             case TrialMeasured():
                 self._print_ended(notification.results)
-            case TargetOpen():
-                missed = f"{notification.target} is missed so far ({notification.reason})"
-                self.note(f"the load goes on although {missed}: {notification.limit}")
             case RunEnded():
                 self._print_ended()
                 self._do("")
@@ -151,7 +155,8 @@ class Progress:
 
     def _trial_ended(self, notification: TrialEnded) -> None:
         """Keep the line of a trial until its figures are known: they belong to it."""
-        tail = f": {notification.error}" if notification.error else ""
+        # The answer has the log of a daemon that failed.
+        tail = f": {without_log(notification.error)}" if notification.error else ""
         status = "" if notification.status == "done" else f"  {notification.status}{tail}"
         self._ended = f"[{self._number}/{self._trials}] {notification.label} {self._title}{status}"
 
@@ -197,17 +202,40 @@ class Progress:
         return f"{_whole(self._expected_s - left_s)}, {left}"
 
 
+def describe(notification: FirstRoundMeasured | RoundsOutOfTime | TargetOpen) -> str:
+    """What the run decided. After the first round: what else the machine does, and what further rounds would bring."""
+    if isinstance(notification, TargetOpen):
+        missed = f"{notification.target} is missed so far ({notification.reason})"
+        return f"the load goes on although {missed}: {notification.limit}"
+    if isinstance(notification, RoundsOutOfTime):
+        return "no further round: the plan's time (`within`) is used up, and figures are still not known well enough"
+    first = notification.first
+    if first.cause is None:
+        noise = f"after round 1, no result of {first.results} is disturbed"
+    else:
+        noise = f"after round 1, {first.disturbed} of {first.results} results are disturbed: {first.cause}"
+    longest = f"at most {first.possible} rounds are run, {_whole((first.possible - 1) * first.round_s)} more"
+    if first.needed is None:
+        return f"{noise}. As busy as now, {longest}, and too few of them will count: stop what else runs here"
+    return (
+        f"{noise}. About {first.needed} rounds are needed, {_whole((first.needed - 1) * first.round_s)} more; {longest}"
+    )
+
+
 def _whole(seconds: float) -> str:
     return f"{round(seconds)} s" if seconds < 99.5 else quantities.seconds(round(seconds))
 
 
-def _figures(figures: LiveFigures) -> str:
+def _figures(figures: LiveFigures, *, has_intervals: bool) -> str:
+    """What arrives; only what the lines of intervals have not, where there are some."""
     parts = []
     if figures.users is not None:
         parts.append(quantities.counted(figures.users, "user"))
     if figures.clients is not None:
         states = [f"{count:,} {state}" for state, count in figures.clients.items() if count or state == "configured"]
         parts.append(", ".join(states))
+    if has_intervals:
+        return "  ".join([*parts, *_errors(figures)])
     if figures.units_per_s is not None:
         parts.append(quantities.per_second(figures.units_per_s))
     if figures.bits_per_s is not None and (figures.bits_per_s or figures.clients is None):
@@ -218,9 +246,11 @@ def _figures(figures: LiveFigures) -> str:
         parts.append(quantities.counted(figures.retransmits, "retransmit"))
     if figures.rtt_us is not None:
         parts.append(f"RTT {quantities.microseconds(figures.rtt_us)}")
-    if figures.errors is not None:
-        parts.append(quantities.counted(figures.errors, "error"))
-    return "  ".join(parts)
+    return "  ".join([*parts, *_errors(figures)])
+
+
+def _errors(figures: LiveFigures) -> list[str]:
+    return [] if figures.errors is None else [quantities.counted(figures.errors, "error")]
 
 
 def _waiting(waiting: Waiting) -> str:
@@ -232,10 +262,10 @@ def _waiting(waiting: Waiting) -> str:
     return f"waiting up to {_whole(waiting.most_s)} more: {', '.join(parts)}"
 
 
-def _health(figures: LiveFigures) -> str:
+def _health(figures: LiveFigures, *, has_intervals: bool) -> str:
     """Latency of the last second, open connections, and whether the generator keeps up."""
     parts = []
-    if figures.latency_p99_us is not None:
+    if figures.latency_p99_us is not None and not has_intervals:
         p50 = quantities.at_least(quantities.microseconds(figures.latency_p50_us), figures.latency_p50_censored)
         p99 = quantities.at_least(quantities.microseconds(figures.latency_p99_us), figures.latency_p99_censored)
         parts.append(f"p50 {p50}, p99 {p99}")

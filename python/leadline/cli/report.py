@@ -33,7 +33,7 @@ def command(
         codes.append(run_code(outcome.analysis, outcome.problems) if outcome.problems else 0)
         if json and len(folders) > 1:
             documents.append(run_document(outcome.analysis, str(folder.path), outcome.problems))
-            print_problems(folder, outcome.problems)
+            print_problems(folder, (*outcome.problems, *outcome.left_out))
             continue
         if len(folders) > 1:
             print_all([_title(folder.run_id, is_first=number == 0)])

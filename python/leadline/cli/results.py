@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Sequence
-from io import StringIO
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from leadline import csv_rows
 from leadline.cli import options as o
 from leadline.cli.output import print_all, print_damage, print_json, print_note
 from leadline.cli.run_args import Runs, open_runs
@@ -128,11 +127,7 @@ def _check_metrics(asked: Sequence[str], rows: Sequence[dict[str, Any]]) -> None
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     """Rows as comma-separated values, with a head."""
-    text = StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    writer.writerows([[_cell(row[name]) for name in COLUMNS] for row in rows])
-    return text.getvalue()
+    return csv_rows.csv_text([COLUMNS, *([_cell(row[name]) for name in COLUMNS] for row in rows)])
 
 
 def rows_of(folder: RunFolder) -> tuple[list[dict[str, Any]], RunAnalysis]:

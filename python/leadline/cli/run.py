@@ -103,8 +103,9 @@ def _check_tests(cases: Sequence[Case]) -> None:
 
 
 def _check_programs(cases: Sequence[Case]) -> None:
-    """Report programs that are certainly missing before anything is built."""
+    """Report programs and devices that are certainly missing before anything is built."""
     from leadline.agents import agent_binary
+    from leadline.agents.devices import check_devices
     from leadline.agents.programs import program_path
     from leadline.plan import needs
 
@@ -113,3 +114,4 @@ def _check_programs(cases: Sequence[Case]) -> None:
         is_required = need.kind == "program" and need.name != "leadline-agent" and not need.optional
         if is_required and program_path(need.name) is None:
             raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")
+    check_devices(need for need in needs([case for case in cases if case.hosts is None]) if not need.optional)

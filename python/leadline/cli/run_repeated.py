@@ -153,7 +153,7 @@ class _Shown:
 async def _measured(
     single: Single, output: OutputOptions, goal: PrecisionGoal, shown: _Shown, targets: Sequence[Target]
 ) -> tuple[Repeats, RunFolder | None]:
-    with watched(output.json) as (progress, interrupt):
+    with watched(output.json, has_intervals=output.has_interval_lines) as (progress, interrupt):
         shown.progress = progress
         observers = (
             progress,

@@ -20,7 +20,7 @@ from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document, 
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.running_intervals import in_window
 from leadline.analysis.validity import NOTHING_ANSWERED
-from leadline.cli.calibration import calibrated
+from leadline.cli.calibration import calibrated, known
 from leadline.cli.output import (
     MISSED,
     check_writable,
@@ -216,7 +216,7 @@ async def _measured(
     problems: list[str],
 ) -> tuple[TestResult, RunFolder | None]:
     with ExitStack() as stack:
-        progress, interrupt = stack.enter_context(watched(output.json))
+        progress, interrupt = stack.enter_context(watched(output.json, has_intervals=output.has_interval_lines))
         if output.samples is not None:
             samples = stack.enter_context(SampleFile(output.samples, problems.append))
             single = replace(single, on_samples=samples.take)
@@ -225,8 +225,12 @@ async def _measured(
             partial(print_script_output, progress, output.json or output.format == "iperf3-json"),
             partial(show_interval, progress, output.json, ended_intervals),
         )
-        ceiling = await calibrated(single.workload, output.calibrate, interrupt, progress)
-        single = replace(single, ceiling=ceiling)
+        find = partial(calibrated, single.workload, output.calibrate, interrupt, progress)
+        if single.watch is not None:  # it judges while the load runs
+            single = replace(single, ceiling=await find())
+        else:
+            ceiling = known(single.workload, output.calibrate, progress)
+            single = replace(single, ceiling=ceiling, find_ceiling=find if ceiling is None else None)
         try:
             if output.out is None:
                 return await _kept(single, entries, None, interrupt, observers), None

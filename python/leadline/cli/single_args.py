@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from leadline.trial.workloads import Server
 
 SHORTEST_INTERVAL_MS = 100
+_INTERVAL_MS = 1000
+_NO_INTERVAL = ("0", "0s")
 LEAST_CONFIDENCE_PERCENT, MOST_CONFIDENCE_PERCENT = 50.0, 99.9
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -75,6 +77,16 @@ class OutputOptions:
     """Whether the summary has all figures, tables and reasons."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement for a cross-check."""
+
+    @property
+    def has_interval_lines(self) -> bool:
+        """Whether each interval has a line on stderr; a document has them as rows."""
+        return self.interval_ms is not None and not self.json
+
+    @property
+    def is_document(self) -> bool:
+        """Whether stdout has room for a document alone."""
+        return self.json or self.format != "text"
 
 
 def parse(model: type[Model], options: Mapping[str, Any], names: Mapping[str, str]) -> Model:
@@ -145,16 +157,29 @@ def check_targets(test: str, kind: str, targets: Sequence[str] | None) -> None:
     mistakes.raise_all()
 
 
-def interval(text: str | None) -> int | None:
-    """`--interval` in ms.
+def interval(values: Mapping[str, Any]) -> int | None:
+    """The length in ms of the intervals that are printed, by `--interval` among the values of a command's options; None
+    for none. By default it is a second, unless stdout has a document, or each of several measurements has a line.
+
+    Raises:
+        InputError: it is not a duration, or is shorter than the period at which counters are read.
+    """
+    text = values["interval"]
+    if text is None:
+        is_document = values["json"] or values.get("output_format", "text") != "text"
+        is_repeated = any(values.get(option) is not None for option in ("width", "confidence", "find_rate"))
+        return None if is_document or is_repeated else _INTERVAL_MS
+    return None if text in _NO_INTERVAL else interval_ms(text)
+
+
+def interval_ms(text: str) -> int:
+    """The length of an interval in ms.
 
     Raises:
         InputError: it is not a duration, or is shorter than the period at which counters are read.
     """
     from leadline.plan import units
 
-    if text is None:
-        return None
     try:
         length_ms = units.duration_ms(text)
     except units.UnitError as error:

@@ -1,6 +1,7 @@
-"""What `leadline --version` prints: the version, and the commit that this installation was built from.
+"""What `leadline --version` prints: the version, the commit that this installation was built from, and the agent.
 
-Reads the commit from a file of the package, or asks git in a checkout.
+Reads the commit from a file of the package, or asks git in a checkout. Asks the agent's program for its version and the
+profile that built it.
 """
 
 from __future__ import annotations
@@ -9,15 +10,32 @@ import subprocess
 from pathlib import Path
 
 from leadline import __version__
+from leadline.errors import MissingBinary
 
 _PACKED = Path(__file__).parents[1] / "commit"
+_AGENT_WITHIN_S = 10
 _TREE = Path(__file__).resolve().parents[3]
 
 
-def version_line() -> str:
-    """The version and the commit."""
+def version_text() -> str:
+    """The version and the commit, and below it the agent's."""
     known = commit()
-    return f"leadline {__version__} ({f'commit {known}' if known else 'commit unknown'})"
+    return f"leadline {__version__} ({f'commit {known}' if known else 'commit unknown'})\n{agent_line()}"
+
+
+def agent_line() -> str:
+    """The agent's version, the profile that built it, and where it is; or why that is not known."""
+    from leadline.agents.launch import AGENT_NAME, agent_binary
+
+    try:
+        path = agent_binary()
+        command = [str(path), "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_AGENT_WITHIN_S).stdout
+    except MissingBinary:
+        return f"{AGENT_NAME} is not installed"
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{AGENT_NAME}: version unknown: {error}"
+    return f"{' '.join(said.split())} at {path}"
 
 
 def commit() -> str | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pydantic
 
-HIDDEN = "***"
+from leadline.masking import HIDDEN
+
 SECRET_FIELDS = frozenset(
     {
         *(

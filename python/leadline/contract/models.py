@@ -333,6 +333,18 @@ class Clock(BaseModel):
     type: Literal["clock"] = "clock"
 
 
+class ControllerHeartbeat(BaseModel):
+    """
+    Says that the controller is in reach. After the first one, an agent that hears nothing for 20 s ends as at the end
+    of its stdin: a network that is cut between them closes nothing.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    type: Literal["heartbeat"] = "heartbeat"
+
+
 class Shutdown(BaseModel):
     """
     Stops all tasks and exits.
@@ -539,6 +551,41 @@ class Heartbeat(BaseModel):
     When the line was written, ns.
     """
     type: Literal["heartbeat"] = "heartbeat"
+
+
+class LinkChanged(BaseModel):
+    """
+    An interface of the host was set up or down, or its carrier came or went. Written when the kernel reports it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    carrier_losses: Annotated[int | None, Field(ge=0)] = None
+    """
+    Times that it lost its carrier since it was made; absent on old kernels.
+    """
+    has_carrier: bool
+    """
+    Whether it has a carrier: the other end of its cable is there.
+    """
+    is_removed: bool
+    """
+    Whether it is gone.
+    """
+    is_up: bool
+    """
+    Whether the host has it set up.
+    """
+    name: str
+    """
+    The interface's name.
+    """
+    t_ns: Annotated[int, Field(ge=0)]
+    """
+    When the kernel's report was read, ns. It reports the loss of a carrier up to one second later.
+    """
+    type: Literal["link"] = "link"
 
 
 class ClockReply(BaseModel):
@@ -5927,6 +5974,11 @@ class Hello(BaseModel):
     """
     The agent's own version.
     """
+    build_profile: str | None = None
+    """
+    The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
+    agents.
+    """
     capabilities: list[Capability]
     """
     The features that work on this host, and the reason for each one that does not.
@@ -6857,13 +6909,14 @@ class Contract(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    command: Prepare | Start | Stop | Observe | MeasureWakeUp | Inspect | Clock | Shutdown
+    command: Prepare | Start | Stop | Observe | MeasureWakeUp | Inspect | Clock | ControllerHeartbeat | Shutdown
     """
     A line on the agent's stdin.
     """
     event: (
         Hello
         | Heartbeat
+        | LinkChanged
         | ClockReply
         | NetworkReply
         | WakeUpReply

@@ -290,6 +290,38 @@ class Heartbeat(TypedDict):
     type: Literal["heartbeat"]
 
 
+class LinkChanged(TypedDict):
+    """
+    An interface of the host was set up or down, or its carrier came or went. Written when the kernel reports it.
+    """
+
+    carrier_losses: NotRequired[int | None]
+    """
+    Times that it lost its carrier since it was made; absent on old kernels.
+    """
+    has_carrier: bool
+    """
+    Whether it has a carrier: the other end of its cable is there.
+    """
+    is_removed: bool
+    """
+    Whether it is gone.
+    """
+    is_up: bool
+    """
+    Whether the host has it set up.
+    """
+    name: str
+    """
+    The interface's name.
+    """
+    t_ns: int
+    """
+    When the kernel's report was read, ns. It reports the loss of a carrier up to one second later.
+    """
+    type: Literal["link"]
+
+
 class ClockReply(TypedDict):
     """
     The response to `clock`.
@@ -2935,6 +2967,11 @@ class Hello(TypedDict):
     """
     The agent's own version.
     """
+    build_profile: NotRequired[str | None]
+    """
+    The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
+    agents.
+    """
     capabilities: list[Capability]
     """
     The features that work on this host, and the reason for each one that does not.
@@ -3271,6 +3308,7 @@ class ObservationEvent(TypedDict):
 Event: TypeAlias = (
     Hello
     | Heartbeat
+    | LinkChanged
     | ClockReply
     | NetworkReply
     | WakeUpReply

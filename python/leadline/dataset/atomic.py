@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -83,7 +84,15 @@ def storage_error(path: Path, error: OSError) -> DatasetError:
             error.errno, "no space left on the device"
         )
         hint = "free some space or choose another folder with --out; everything written before is complete"
-        return DatasetError(f"cannot write {path}: {cause}", hint=hint)
+        return DatasetError(f"cannot write {path}: {cause}", hint=hint, is_full=True)
     if error.errno == errno.EIO:
         return DatasetError(f"cannot write {path}: input/output error", hint="the device or its file system is failing")
     return DatasetError(f"cannot write {path}: {error.strerror or error}")
+
+
+def with_report_hint(error: DatasetError, folder: Path) -> DatasetError:
+    """The error, and for a full disk how to get the tables and the page of what the run's folder has."""
+    if not error.is_full:
+        return error
+    hint = f"free some space, then `leadline report {shlex.quote(str(folder))}`: everything before is kept"
+    return DatasetError(error.message, hint=hint, is_full=True)

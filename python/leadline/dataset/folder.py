@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.dataset import atomic
+from leadline.dataset.finite_json import load_finite, replace_infinite
 from leadline.errors import DatasetError, InputError
 
 _CREATE_ATTEMPTS = 16
@@ -123,13 +124,13 @@ class RunFolder:
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace `run.json`."""
-        text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+        text = json.dumps(replace_infinite(manifest), indent=1, ensure_ascii=False, sort_keys=False) + "\n"
         atomic.replace(self.manifest_path, lambda temporary: _write_text(temporary, text))
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest; empty if the run was killed before it was written."""
         try:
-            manifest = json.loads(self.manifest_path.read_bytes())
+            manifest = load_finite(self.manifest_path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

@@ -4,6 +4,8 @@ An append is one `write(2)` on a file opened with O_APPEND, so a killed controll
 synchronises everything before it to the disk, so a power cut loses only the current trial. A write that fails half
 way is undone; if even that fails, the next line begins with a newline, so that a torn line never merges with its
 successor. Reading skips and counts torn and garbled lines; `analysis` reports the counts.
+
+The writer keeps some space in reserve: on a full disk no more events are taken, and the records of the end still fit.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import pydantic_core
 
-from leadline.dataset.atomic import storage_error, sync, sync_folder
+from leadline.dataset.atomic import storage_error, sync, sync_folder, with_report_hint
+from leadline.dataset.finite_json import find_infinite, may_be_infinite, replace_infinite
 from leadline.errors import DatasetError
 
 Entry = dict[str, Any]
@@ -26,6 +30,8 @@ Entry = dict[str, Any]
 # An agent's line is at most 16 MiB (`LINE_LIMIT_BYTES` in crates/wire); twice that has room for its envelope,
 # and limits the memory for a garbled file.
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
+
+RESERVE_BYTES = 16 * 1024
 
 STRICT_VARIABLE = "LEADLINE_STRICT_JOURNAL"
 
@@ -54,6 +60,8 @@ class Journal:
         except OSError as error:
             raise storage_error(path, error) from error
         self._torn = self._ends_torn()
+        self._full: DatasetError | None = None
+        self._reserve = _reserve(path) if path.is_file() else None
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append one line. Raises `DatasetError` if the disk is full or failing; the journal stays readable."""
@@ -62,7 +70,10 @@ class Journal:
             self._synchronise()
 
     def append_event(self, host: str, at_ns: int, line: bytes) -> None:
-        """Append an agent's event as the agent wrote it: one JSON object on a line. Raises like `append`."""
+        """Append an agent's event as the agent wrote it: one JSON object on a line. Raises like `append`, and once the
+        disk was full: what is free then is for the records of the end."""
+        if self._full is not None:
+            raise self._full
         envelope = b'{"host":%b,"at_ns":%d,"event":' % (pydantic_core.to_json(host), at_ns)
         self._write(envelope + line.strip() + b"}\n")
 
@@ -76,6 +87,7 @@ class Journal:
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
+        self._release()
         try:
             # Devices and pipes cannot be synchronised; only tests use them as a journal.
             with contextlib.suppress(OSError):
@@ -98,8 +110,17 @@ class Journal:
                 written += os.write(self._fd, line[written:])
         except OSError as error:
             self._take_back(written)
-            raise storage_error(self._path, error) from error
+            failure = with_report_hint(storage_error(self._path, error), self._path.parent)
+            if failure.is_full:
+                self._full = failure
+                self._release()
+            raise failure from error
         self._torn = False
+
+    def _release(self) -> None:
+        if self._reserve is not None:
+            self._reserve.close()
+            self._reserve = None
 
     def _synchronise(self) -> None:
         try:
@@ -129,9 +150,9 @@ class JournalReader:
     """The reading end: iterate for the entries; afterwards `torn` and `damaged` describe the unreadable lines.
 
     `torn` is whether the last line is incomplete, as after a kill or a power cut; `damaged` counts lines that are not
-    a JSON object, or needed NUL bytes removed. During iteration, the counts are of the lines before the current
-    entry. Each entry goes to the `takers` first, so that tables and figures need only one pass. Lines that `skips`
-    chooses are not even decoded; another reader has them.
+    a JSON object, have NaN or a number beyond a double's range, or needed NUL bytes removed. During iteration, the
+    counts are of the lines before the current entry. Each entry goes to the `takers` first, so that tables and figures
+    need only one pass. Lines that `skips` chooses are not even decoded; another reader has them.
     """
 
     def __init__(
@@ -210,12 +231,27 @@ def read_journal(path: Path, begin_byte: int = 0) -> JournalReader:
     return JournalReader(path, begin_byte)
 
 
+def _reserve(path: Path) -> IO[bytes] | None:
+    """A file without a name in the folder of `path`, which occupies space until it is closed, and no longer than this
+    process lives."""
+    try:
+        file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 (the journal closes it)
+    except OSError:
+        return None
+    try:
+        os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+    except OSError:  # no space, or a file system that reserves none
+        file.close()
+        return None
+    return file
+
+
 def _encode(entry: Mapping[str, Any]) -> bytes:
     try:
         return pydantic_core.to_json(entry, inf_nan_mode="null")
     except pydantic_core.PydanticSerializationError:
         # Text that is not Unicode (a daemon's output, a file name) contains surrogates, which UTF-8 cannot encode.
-        return json.dumps(entry, default=str, separators=(",", ":")).encode("ascii")
+        return json.dumps(replace_infinite(entry), default=str, separators=(",", ":")).encode("ascii")
 
 
 def _decode(content: bytes) -> Entry | None:
@@ -226,4 +262,6 @@ def _decode(content: bytes) -> Entry | None:
             value = json.loads(content)
         except (ValueError, RecursionError):
             return None
+    if may_be_infinite(content) and find_infinite(value) is not None:
+        return None
     return value if isinstance(value, dict) else None

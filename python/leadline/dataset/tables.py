@@ -13,7 +13,6 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from leadline.dataset.journal import Entry, read_journal, reads_strictly
 from leadline.dataset.parquet import ParquetFile, ParquetParts
 from leadline.dataset.requests import RequestTable
 from leadline.dataset.samples import SampleTable
+from leadline.dataset.table_parts import TableParts
 
 FLOWS_SCHEMA: dict[str, Any] = {
     "host": pl.String,
@@ -337,15 +337,6 @@ class TableWriter(_Tables):
         for name, table in self._all.items():
             if name not in self._optional or (isinstance(table, _Table | RequestTable) and table.has_rows):
                 self._files[name].write(table.take_chunk())
-
-
-@dataclass(frozen=True, slots=True)
-class TableParts:
-    """The rows of a stretch of a journal: chunks of each table, each one a small file of Arrow's format, and the number
-    of events that lack required fields."""
-
-    chunks: dict[str, tuple[bytes, ...]]
-    malformed: int
 
 
 class TablePartWriter(_Tables):

@@ -163,7 +163,7 @@ class Rr(Kind[RrTest]):
     command = Command(
         RrTest,
         "Measure request and response: latency and transaction rate.",
-        "Example: leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
+        "Example: leadline rr\n\n    leadline rr 192.0.2.7 --udp -l 64 --response 64 -d 10s",
         position=4,
         rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS),

@@ -98,7 +98,7 @@ class Tcp(Kind[TcpTest]):
     command = Command(
         TcpTest,
         "Measure TCP throughput to or from a server.",
-        "Example: leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s",
+        "Example: leadline tcp\n\n    leadline tcp 192.0.2.7 -P 4 -d 10s --warmup 1s",
         position=2,
         rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),

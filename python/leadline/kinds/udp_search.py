@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leadline.analysis.capacity import Conditions
@@ -104,7 +104,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
 
     read = session_args.read(kind.name, kind.command, values, no_interval, conditions, check_test=_check_load)
     output = single_args.OutputOptions(
-        values["host"],
+        "",
         values["json"],
         values["out"],
         values["target"] or [],
@@ -115,8 +115,9 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     )
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")
-    target = UdpSearchTarget(kind, read.test, read.server, conditions(), ["leadline", *sys.argv[1:]])
-    return run_search.finish(target, output)
+    with read.serving(is_document=output.is_document) as server:
+        target = UdpSearchTarget(kind, read.test, server, conditions(), ["leadline", *sys.argv[1:]])
+        return run_search.finish(target, replace(output, target=server.host))
 
 
 def _check_load(test: Any) -> None:

@@ -78,6 +78,11 @@ class Lab:
             raise
         return lab
 
+    @property
+    def keys(self) -> Path:
+        """Folder for the keys and configurations of what runs on the hosts; they are never on a disk."""
+        return self._jail.keys / self.run_label.replace("/", "-")
+
     def launch_prefix(self, host: str) -> tuple[str, ...]:
         """The words before a command that run it on `host`."""
         enter = (str(self._nsenter), f"--net={self.hosts[host].netns}", "--")
@@ -120,6 +125,7 @@ class Lab:
             self._worker.shutdown()
             self._worker = None
             self.hosts = {}
+        shutil.rmtree(self.keys, ignore_errors=True)
         if failures:
             raise LabError(f"the lab was not removed completely: {'; '.join(failures)}")
 

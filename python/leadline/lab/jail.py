@@ -31,6 +31,8 @@ from leadline.errors import EnvironmentLimit, LabError
 from leadline.lab import kernel, sweep
 from leadline.lab.limits import MachineFacts, Refusal, Step, explain
 
+# At most: a client's certificate, key and configuration take a page each, and a lab may have a thousand clients.
+_TMPFS = "mode=700,size=64m"
 # Signals that are forwarded to the inmate. The keeper handles SIGQUIT itself: it ends everything at once.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -40,10 +42,15 @@ class Jail:
     """The resources of the process inside."""
 
     label: str
-    namespaces: Path  # a tmpfs; one file per network namespace
+    namespaces: Path  # a tmpfs, seen inside alone; one file per network namespace
     cgroup: Path | None  # parent of the hosts' groups
     cgroup_reason: str | None  # the reason if there is none
     rootless: bool
+
+    @property
+    def keys(self) -> Path:
+        """Folder for keys and configurations: in memory, and gone with the jail however that ends."""
+        return self.namespaces / "keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +230,7 @@ def _settle_in(namespaces: Path, life: int) -> None:
     with _step(Step.PROC):
         kernel.mount("proc", Path("/proc"), "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     with _step(Step.TMPFS):
-        kernel.mount("tmpfs", namespaces, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=700,size=1m")
+        kernel.mount("tmpfs", namespaces, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, _TMPFS)
     with _step(Step.LOOPBACK), IPRoute() as route:
         route.link("set", index=1, state="up")
 

@@ -75,6 +75,11 @@ class BaseTest(PlanModel):
         return ()
 
     @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of secrets whose values may be written all the same."""
+        return ()
+
+    @property
     def needs_https(self) -> bool:
         """Whether the run's server must answer this test over TLS."""
         return False

@@ -8,15 +8,15 @@ of `leadline.plan.load`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, ValidationInfo, WithJsonSchema
 
-HIDDEN = "***"
-"""Shown in place of a secret that was given directly."""
+from leadline.masking import HIDDEN, mask_field, mask_text
+
 MOST_BYTES = 8 * 2**20
 """Maximum size of a file: a load's files go to an agent in one message, which is limited to 16 MiB in base64."""
 MOST_SCENARIO_BYTES = 64 * 2**20
@@ -112,11 +112,19 @@ def one_line(value: str, name: str) -> str:
     return line
 
 
-def redacted(argv: Sequence[str], secrets: Iterable[str]) -> list[str]:
-    """A command line without the secrets in it and without the credentials in any URL."""
+def redacted(argv: Sequence[str], secrets: Iterable[str], kept: Collection[str] = ()) -> list[str]:
+    """A command line without the secrets in it, without what names as secret (except those `kept`), and without the
+    credentials in any URL."""
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     # Credentials last: a secret that contains such a URL could not be found without them.
-    return [_CREDENTIALS.sub(rf"\1{HIDDEN}@", _hidden(argument, known)) for argument in argv]
+    return [_CREDENTIALS.sub(rf"\1{HIDDEN}@", _masked(_hidden(argument, known), kept)) for argument in argv]
+
+
+def _masked(argument: str, kept: Collection[str]) -> str:
+    """An argument without what names as secret. The values of Leadline's own options are files, or known secrets."""
+    option = _OWN_OPTION.match(argument)
+    head = "" if option is None else option[0]
+    return head + mask_text(mask_field(argument, kept).removeprefix(head), kept)
 
 
 def _hidden(argument: str, secrets: Sequence[str]) -> str:
@@ -163,6 +171,7 @@ def _folder_of(text: str) -> Path:
     return text.folder if isinstance(text, PlanText) else Path()
 
 
+_OWN_OPTION = re.compile(r"--[a-z][a-z0-9-]*=")
 # A password may contain `@`; the last one ends it.
 _CREDENTIALS = re.compile(r"(://)[^/]*@")
 # A header's name may have blanks around it, of all kinds that `str.strip` removes; a parameter's ends with `=`.

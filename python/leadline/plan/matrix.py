@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.errors import PlanError
+from leadline.masking import HIDDEN, is_secret_name, mask_text
 from leadline.plan.hosts import LinkSpec
 from leadline.plan.kinds import plan_kinds
 from leadline.plan.problems import Problems
@@ -105,8 +106,21 @@ def labels_of(points: Sequence[Point]) -> list[dict[str, str]]:
     for point in points:
         for axis, node in point.items():
             values.setdefault(axis, {})[_canonical(node)] = plain(node)
-    texts = {axis: {key: _label(value, list(of.values())) for key, value in of.items()} for axis, of in values.items()}
+    texts = {
+        axis: _masked(axis, {key: _label(value, list(of.values())) for key, value in of.items()})
+        for axis, of in values.items()
+    }
     return [{axis: texts[axis][_canonical(node)] for axis, node in point.items()} for point in points]
+
+
+def _masked(axis: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """An axis' labels without secrets; those that hide one are numbered, so that each remains its own."""
+    is_secret = is_secret_name(axis.rpartition(".")[2])
+    shown = {key: HIDDEN if is_secret else mask_text(label) for key, label in labels.items()}
+    return {
+        key: label if label == labels[key] else f"{label} #{number}"
+        for number, (key, label) in enumerate(shown.items(), 1)
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TUN = "/dev/net/tun"
+
 
 @dataclass(frozen=True, slots=True)
 class Need:

@@ -182,8 +182,8 @@ PERCENTILES = Option(
 )
 HOST = Option(
     (),
-    "Name or address of the host that runs `leadline serve` or `leadline-agent serve`.",
-    required=True,
+    "Name or address of the host that runs `leadline serve` or `leadline-agent serve`. Default: this machine's "
+    "loopback, with a server of its own.",
     metavar="HOST",
     parameter="host",
 )
@@ -252,7 +252,7 @@ FORMAT = Option(
 )
 INTERVAL = Option(
     ("-i", "--interval"),
-    "Print figures on stderr at this interval: 1s. With --json they are part of the document.",
+    "Print figures on stderr at this interval; 0 prints none. Default: 1s; none with --json, whose document has them.",
     metavar="TIME",
 )
 PRECISION = (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.field_types import PlanModel, Share, rule, validation_error
+from leadline.plan.field_types import DurationMs, PlanModel, Share, rule, validation_error
 
 MOST_REPEATS = 1000
 
@@ -24,6 +24,9 @@ class RepeatUntil(PlanModel):
     until: Annotated[Share, Field(gt=0, le=1)] = 0.03
     """A case is done if half of the 95 % interval of each test's leading figure, and of each figure in a target, is at
     most this share of its mean."""
+    within_ms: DurationMs | None = Field(default=None, validation_alias="within")
+    """No further round begins that would end later than this after the run's begin; None for no limit. The first `min`
+    rounds are run whatever they take."""
 
     @rule
     def _bounds_are_in_order(self) -> Iterator[PydanticCustomError]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.model import Interval, Metric, TestResult, Verdict
+from leadline.errors import without_log
 from leadline.registry import KINDS
 from leadline.report import figures, verdicts
 from leadline.report.text import TONES
@@ -29,9 +30,8 @@ class HeadlinedKind(Protocol):
 def test_headline(result: TestResult) -> Text:
     """`tcp-up  941 Mbit/s  retransmits 12, mean RTT 1.33 ms  ✓ valid`."""
     if result.status != "done":
-        return Text.assemble(
-            (result.test, "bold"), f"  {result.status}: {verdicts.why_ended(result.status, result.error)}"
-        )
+        why = without_log(verdicts.why_ended(result.status, result.error))
+        return Text.assemble((result.test, "bold"), f"  {result.status}: {why}")
     verdict = result.validity.verdict
     wording = verdicts.WORDINGS[verdict]
     kind: HeadlinedKind = KINDS.find(result.kind)

@@ -222,16 +222,10 @@ def fleet_table(analysis: RunAnalysis) -> RenderableType | None:
 
 
 def troubles(analysis: RunAnalysis) -> RenderableType | None:
-    """The trials that did not complete, each with its error; None if all did."""
-    lines: list[Text] = []
-    for trial in verdicts.troubled_trials(analysis):
-        if trial.status != "done":
-            lines.append(_trouble(trial.trial, trial.status, trial.error))
-        lines += [
-            _trouble(f"{trial.trial}/{test.test}", test.status, test.error)
-            for test in trial.tests
-            if test.status != "done" and test.error != trial.error
-        ]
+    """The trials and tests that did not complete, each with its error; None if all did."""
+    lines = [
+        Text.assemble((found.where, "bold"), f" {found.status}: {found.why}") for found in verdicts.troubles(analysis)
+    ]
     if not lines:
         return None
     return Group(
@@ -455,10 +449,6 @@ def add_columns(table: Table, *, left: Sequence[str], right: Sequence[str]) -> N
 
 def _heading(title: str, note: str = "") -> Text:
     return Text.assemble((title, "bold underline"), (f"  {note}" if note else "", "dim"))
-
-
-def _trouble(where: str, status: str, error: str | None) -> Text:
-    return Text.assemble((where, "bold"), f" {status}: ", verdicts.why_ended(status, error))
 
 
 def _alarm(number: int) -> Text:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from leadline.analysis.model import RunAnalysis, Summary, TargetResult, TrialResult, Verdict
+from leadline.analysis.model import RunAnalysis, Summary, TargetResult, Verdict
+from leadline.errors import without_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +134,34 @@ def target_tally(analysis: RunAnalysis) -> str:
     return ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES if outcomes[name])
 
 
-def troubled_trials(analysis: RunAnalysis) -> tuple[TrialResult, ...]:
-    """The trials that did not complete, or in which a test did not."""
-    return tuple(
-        trial
-        for trial in analysis.trials
-        if trial.status != "done" or any(test.status != "done" for test in trial.tests)
-    )
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A trial or a test that did not complete."""
+
+    where: str
+    """Its name: `c01/1` is a trial, `c01/1/tcp` a test."""
+    status: str
+    why: str
+
+
+def troubles(analysis: RunAnalysis) -> list[Trouble]:
+    """The trials that did not complete, and the tests that failed for other reasons than their trials. Of equal
+    failures the first has the daemon's log."""
+    found: list[Trouble] = []
+    logged: set[str] = set()
+
+    def add(where: str, status: str, error: str | None) -> None:
+        why = why_ended(status, error)
+        found.append(Trouble(where, status, without_log(why) if without_log(why) in logged else why))
+        logged.add(without_log(why))
+
+    for trial in analysis.trials:
+        if trial.status != "done":
+            add(trial.trial, trial.status, trial.error)
+        for test in trial.tests:
+            if test.status != "done" and without_log(test.error or "") != without_log(trial.error or ""):
+                add(f"{trial.trial}/{test.test}", test.status, test.error)
+    return found
 
 
 def _plural(number: int, noun: str) -> str:

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from leadline.masking import is_secret_name
 from leadline.scenario.expressions import Call, Expression, Literal, Template, Value, Variable, joined
 
 Lowered = dict[str, Any]
@@ -23,9 +23,6 @@ OPS = {
     "max": "maximum", "var": "variable_named",
 }  # fmt: skip
 """Functions that have another name as an operation of the agent."""
-
-SECRET = re.compile(r"pass(word|wd)?$|passphrase|secret|token|api_?key|credential", re.IGNORECASE)
-"""Names of variables whose values are masked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Names:
 
     def is_secret(self, name: str) -> bool:
         """Whether the value of a parameter or variable of this name is masked."""
-        return name in self.secrets or SECRET.search(name) is not None
+        return name in self.secrets or is_secret_name(name)
 
     def _call(self, tree: Call) -> Lowered:
         op = OPS.get(tree.function, tree.function)

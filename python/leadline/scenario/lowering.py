@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from leadline.errors import PlanError
+from leadline.masking import is_secret_name
 from leadline.plan.problems import Problems
 from leadline.plan.source import Node
 from leadline.scenario.arrivals import LoweredLoad, lower_load
 from leadline.scenario.expressions import Value
 from leadline.scenario.functions import template
 from leadline.scenario.load_models import GatlingLoad, Load
-from leadline.scenario.lower_expressions import SECRET, Lowered, Names
+from leadline.scenario.lower_expressions import Lowered, Names
 from leadline.scenario.lower_requests import RequestLowering, Scope
 from leadline.scenario.lower_steps import StepLowering, located
 from leadline.scenario.model import DataSource, Group, Scenario
@@ -159,7 +160,7 @@ class _Lowering:
         }
         self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
-        masked = {*scenario.secrets, *filter(SECRET.search, _variable_names(plan)), *self._names.secret_parameters}
+        masked = {*scenario.secrets, *filter(is_secret_name, _variable_names(plan)), *self._names.secret_parameters}
         plan["masked"] = sorted(masked)
         return LoweredScenario(
             plan,

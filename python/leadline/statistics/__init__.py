@@ -1,8 +1,8 @@
 """Statistics as pure functions: arrays of numbers in, small records out. No I/O, no clock, no knowledge of tests.
 
 Every function states its units, its method with the source, and the coverage or error rate that was measured for it;
-`tests/unit/statistics` measures them again. scipy is imported inside the functions that need it, because a command that
-measures once should not wait for it. Where data cannot decide, a bound is None with the reason.
+`tests/unit/statistics` measures them again, and compares what libraries have too with theirs. Where data cannot decide,
+a bound is None with the reason.
 """
 
 from leadline.statistics.changes import ChangePoint, change_points

@@ -13,6 +13,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from leadline.statistics.incomplete_beta import student_quantile
+
 Values = NDArray[np.float64]
 
 CONFIDENCE = 0.95
@@ -59,12 +61,7 @@ def t_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     Raises:
         ValueError: `freedom` is not above 0, or `confidence` does not lie between 0 and 1.
     """
-    if freedom <= 0 or not 0 < confidence < 1:
-        raise ValueError(f"t has no quantile for {freedom} degrees of freedom at {confidence}")
-    # The import takes 0.2 s. Most commands do without it.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + confidence / 2))
+    return student_quantile(freedom, confidence)
 
 
 def one_dimension(values: ArrayLike, least: int = 1) -> Values:

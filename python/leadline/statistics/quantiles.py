@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, one_dimension, t_quantile
+from leadline.statistics.incomplete_beta import binomial_quantile
 from leadline.statistics.means import lag_correlation
 
 LEAST_PARTS = 5
@@ -208,16 +209,14 @@ def _positions(
 ) -> tuple[float | None, float | None, str | None, float]:
     """Ranks (from 1, fractional) of the bounds among `total` values, why one is missing, and what the sample is
     worth."""
-    from scipy.special import bdtrik
-
     if not 0 < share < 1:
         raise ValueError(f"a quantile lies between 0 and 1, not at {share}")
     worth = float(total) if independent is None else max(1.0, min(independent, float(total)))
     tail = (1 - confidence) / 2
     # The r-th of n values lies above the quantile with the probability that fewer than r values lie below it.
     scale = (total + 1) / (worth + 1)
-    low = None if (1 - share) ** worth > tail else (1 + float(bdtrik(tail, worth, share))) * scale
-    high = None if share**worth > tail else (1 + float(bdtrik(1 - tail, worth, share))) * scale
+    low = None if (1 - share) ** worth > tail else (1 + binomial_quantile(tail, worth, share)) * scale
+    high = None if share**worth > tail else (1 + binomial_quantile(1 - tail, worth, share)) * scale
     low = None if low is None or low < 1 else low
     high = None if high is None or high > total else high
     if low is not None and high is not None:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, one_dimension, t_quantile, unbounded
 from leadline.statistics.growth import means_by_number
+from leadline.statistics.least_squares import fit_nonnegative, solve_nonnegative
 
 LEAST_NUMBERS = 4
 """Three coefficients leave one degree of freedom then. Six numbers are better."""
@@ -90,28 +91,26 @@ def scalability(numbers: ArrayLike, throughputs: ArrayLike, confidence: float = 
 
 def _fit(at: Values, means: Values) -> tuple[Values, Values, float]:
     """Rate, contention and coherency; their covariance; and the deviation of the figures' logarithms from the law."""
-    from scipy.optimize import least_squares
-
     start = _start(at, means)
     # In units of `scale` the coefficients are of one size. Those that start at their bound stay there.
     scale = np.array([start[0], 1 / at[-1], 1 / at[-1] ** 2])
     free = start > scale * _NONE
 
-    def residuals(scaled: Values) -> Values:
+    def errors(scaled: Values) -> tuple[Values, Values]:
         rate, contention, coherency = _whole(scaled, free) * scale
         cost = 1 + contention * (at - 1) + coherency * at * (at - 1)
-        return np.asarray(np.log(means * cost / (rate * at)))
+        slopes = np.column_stack((np.full_like(at, -1 / rate), (at - 1) / cost, at * (at - 1) / cost)) * scale
+        return np.asarray(np.log(means * cost / (rate * at))), np.asarray(slopes)
 
-    def slopes(scaled: Values) -> Values:
-        rate, contention, coherency = _whole(scaled, free) * scale
-        cost = 1 + contention * (at - 1) + coherency * at * (at - 1)
-        return np.asarray(np.column_stack((np.full_like(at, -1 / rate), (at - 1) / cost, at * (at - 1) / cost)) * scale)
+    def free_errors(scaled: Values) -> tuple[Values, Values]:
+        found, slopes = errors(scaled)
+        return found, slopes[:, free]
 
-    found = least_squares(residuals, (start / scale)[free], lambda scaled: slopes(scaled)[:, free], bounds=(0, np.inf))
-    coefficients = _whole(found.x, free) * scale
-    variance = float(found.fun @ found.fun) / (len(at) - 3)
-    jacobian = slopes(found.x)
-    covariance = np.asarray(np.linalg.pinv(jacobian.T @ jacobian) * variance * np.outer(scale, scale), np.float64)
+    fitted = fit_nonnegative(free_errors, (start / scale)[free])
+    coefficients = _whole(fitted, free) * scale
+    found, slopes = errors(fitted)
+    variance = float(found @ found) / (len(at) - 3)
+    covariance = np.asarray(np.linalg.pinv(slopes.T @ slopes) * variance * np.outer(scale, scale), np.float64)
     coefficients = np.where(coefficients > scale * _NONE, coefficients, 0.0)
     return coefficients, covariance, math.sqrt(variance)
 
@@ -125,10 +124,8 @@ def _whole(some: Values, free: NDArray[np.bool_]) -> Values:
 
 def _start(at: Values, means: Values) -> Values:
     """The coefficients by linear least squares of relative errors."""
-    from scipy.optimize import nnls
-
     terms = np.column_stack((np.ones_like(at), at - 1, at * (at - 1)))
-    found, _ = nnls(terms * (means / at)[:, np.newaxis], np.ones_like(at))
+    found = solve_nonnegative(terms * (means / at)[:, np.newaxis], np.ones_like(at))
     inverse = found[0] if found[0] > 0 else float(at[0] / means[0])
     return np.array([1 / inverse, found[1] / inverse, found[2] / inverse])
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from leadline.statistics.estimate import CONFIDENCE, Estimate, one_dimension, unbounded
+from leadline.statistics.incomplete_beta import beta_quantile
 from leadline.statistics.means import LEAST_BATCHES, LEAST_VALUES
 from leadline.statistics.quantiles import independent_count
 
@@ -75,10 +76,8 @@ def share_of_total(found: float, total: float, confidence: float = CONFIDENCE) -
     if found in (0, total):
         beyond = -math.expm1(math.log(tail) / total)
         return Estimate(0.0, 0.0, beyond, total) if found == 0 else Estimate(1.0, 1.0 - beyond, 1.0, total)
-    from scipy.special import betaincinv
-
-    low = float(betaincinv(found, total - found + 1, tail))
-    return Estimate(found / total, low, float(betaincinv(found + 1, total - found, 1 - tail)), total)
+    low = beta_quantile(found, total - found + 1, tail)
+    return Estimate(found / total, low, beta_quantile(found + 1, total - found, 1 - tail), total)
 
 
 def total_of_none(most: float, confidence: float = CONFIDENCE) -> float:
@@ -87,8 +86,6 @@ def total_of_none(most: float, confidence: float = CONFIDENCE) -> float:
 
 
 def _jeffreys(share: float, worth: float, confidence: float) -> tuple[float, float]:
-    from scipy.special import betaincinv
-
     tail = (1 - confidence) / 2
     shape = share * worth + 0.5, (1 - share) * worth + 0.5
-    return min(share, float(betaincinv(*shape, tail))), max(share, float(betaincinv(*shape, 1 - tail)))
+    return min(share, beta_quantile(*shape, tail)), max(share, beta_quantile(*shape, 1 - tail))

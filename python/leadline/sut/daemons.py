@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from leadline.agents.host_ops import GRACE_MS, HostProcess
 from leadline.agents.tasks import ending
 from leadline.contract.models import Prepared
-from leadline.errors import AgentError, AgentLost, LeadlineError, SutFailed, TaskFailed
+from leadline.errors import LOG_END, AgentError, AgentLost, LeadlineError, SutFailed, TaskFailed
 from leadline.sut.model import Site
 
 _TAIL_LINES = 4
@@ -67,18 +67,21 @@ class Daemons:
         try:
             line = await self._site.hosts[daemon.host].output(daemon.name, text, timeout_s)
         except TaskFailed as error:
-            raise SutFailed(f"{error}{await self.log_end(daemon)}") from error
+            raise SutFailed(await self.with_log_end(daemon, str(error))) from error
         return line.t_ns
 
     def reported(self, daemon: Daemon) -> list[str]:
         """The lines that it has reported so far."""
         return self._site.hosts[daemon.host].lines(daemon.name)
 
-    async def log_end(self, daemon: Daemon) -> str:
-        """The last lines of its log, as the end of a message; if the log cannot be read, the lines that it
-        reported."""
+    async def with_log_end(self, daemon: Daemon, message: str) -> str:
+        """The message, then the last lines of the process's log that it does not quote already; if the log cannot be
+        read, the lines that the process reported."""
         lines = await self._log_lines(daemon, _TAIL_LINES) or self.reported(daemon)[-_TAIL_LINES:]
-        return f"; its log ends: {' | '.join(line.strip() for line in lines)}" if lines else "; it logged nothing"
+        if not lines:
+            return f"{message}; it logged nothing"
+        shown = [line.strip() for line in lines if line.strip() and line.strip() not in message]
+        return f"{message}{LOG_END}{' | '.join(shown)}" if shown else message
 
     async def last_words(self, daemon: Daemon) -> str:
         """The last log line that names an error, else the last line, as the end of a message."""
@@ -122,7 +125,8 @@ class Daemons:
             return error
         if exited.expected:
             await asyncio.get_running_loop().create_future()
-        return SutFailed(f"{daemon.name} on {daemon.host} {ending(exited)}{await self.log_end(daemon)}")
+        ended = f"{daemon.name} on {daemon.host} {ending(exited)}"
+        return SutFailed(await self.with_log_end(daemon, ended))
 
     async def _log_lines(self, daemon: Daemon, count: int) -> list[str]:
         return await self._site.hosts[daemon.host].last_lines(daemon.log, count)

@@ -26,7 +26,7 @@ class Site:
     addressing: Addressing
     """The addresses of the tunnel between the hosts."""
     folder: Path
-    """Folder for keys and configurations, mode 700."""
+    """Folder for keys and configurations, mode 700; it exists only while the trial does."""
     label: str
     """The trial, as in "c01/1"."""
     clients: tuple[str, ...]

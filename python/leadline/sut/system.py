@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from leadline.plan.need import Need
+from leadline.plan.need import TUN, Need
 from leadline.plan.sut import BaseSut, CpuAttribution
 
 if TYPE_CHECKING:
@@ -79,4 +79,4 @@ class System(Generic[Parameters]):
 
 def tun_device(parameters: BaseSut) -> Need:
     """The need of a tunnel over a TUN device."""
-    return Need("device", "/dev/net/tun", f"{parameters.kind} uses a TUN device for its tunnel", parameters.optional)
+    return Need("device", TUN, f"{parameters.kind} uses a TUN device for its tunnel", parameters.optional)

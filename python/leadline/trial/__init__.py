@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import (
+    FirstRoundMeasured,
     IntervalEnded,
     LiveFigures,
     LiveLabel,
@@ -19,6 +20,7 @@ from leadline.trial.notifications import (
     Observer,
     PhaseBegan,
     RoundAdded,
+    RoundsOutOfTime,
     RunBegan,
     RunEnded,
     ScriptOutput,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Campaign",
+    "FirstRoundMeasured",
     "Interrupt",
     "IntervalEnded",
     "LiveFigures",
@@ -47,6 +50,7 @@ __all__ = [
     "Observer",
     "PhaseBegan",
     "RoundAdded",
+    "RoundsOutOfTime",
     "RunBegan",
     "RunEnded",
     "RunOutcome",

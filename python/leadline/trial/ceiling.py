@@ -2,8 +2,8 @@
 a null responder.
 
 Owns the conversion of a load to such a calibration, and the meaning of its figures; `ceiling_cache` stores the
-results. Runs before a measurement, never during one, and contacts only its own server; docs/decisions/0005-ceiling.md
-has the reasons.
+results. Runs before or after a measurement, never during one, and contacts only its own server;
+docs/decisions/0005-ceiling.md has the reasons.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ async def ceiling_for(
     """
     if not _can_be_calibrated(load):
         return None
-    cache = CeilingCache.here(warn)
-    key = key_of(host_fingerprint(), shape_of(load))
-    known = cache.find(key)
+    known = known_ceiling(load, warn)
     if known is not None or interrupt.asked.is_set():
         return known
     if not await _is_found(load):
@@ -80,8 +78,17 @@ async def ceiling_for(
         return None
     found = ceiling_of(result, load.threads, len(load.cpus) or len(os.sched_getaffinity(0)))
     if found is not None:
-        cache.keep(key, found)
+        CeilingCache.here(warn).keep(_key(load), found)
     return found
+
+
+def known_ceiling(load: HttpWorkload, warn: Callable[[str], None]) -> Ceiling | None:
+    """The ceiling of a generator here for such a load, if it was measured before; `warn` is called with errors."""
+    return CeilingCache.here(warn).find(_key(load)) if _can_be_calibrated(load) else None
+
+
+def _key(load: HttpWorkload) -> str:
+    return key_of(host_fingerprint(), shape_of(load))
 
 
 def ceiling_of(result: TestResult, threads: int, cpus: int) -> Ceiling | None:

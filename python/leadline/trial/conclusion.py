@@ -1,4 +1,5 @@
 """Makes everything else in a run's folder from its journal, in one pass: findings.json, tables, flame graphs, page.
+Tables only where the library for them is installed.
 
 A finished run, a killed run and a report that is made again all go through `conclude`. It needs no lab and no system
 under test. If only findings.json is left of a run, it draws the page from that.
@@ -13,14 +14,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
 from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
+from leadline.analysis.machine_rules import is_judged_alike
 from leadline.analysis.model import RunAnalysis
-from leadline.dataset import JournalReader, RunFolder, TableParts, TableWriter, read_journal, write_results
-from leadline.dataset.atomic import replace
+from leadline.dataset import (
+    JournalReader,
+    NoTables,
+    RunFolder,
+    TableParts,
+    note_missing_tables,
+    read_journal,
+    table_writer,
+    write_results_table,
+)
+from leadline.dataset.atomic import replace, with_report_hint
 from leadline.errors import DatasetError
 from leadline.report import render_html
 from leadline.trial.analysis_processes import analysis_processes
@@ -28,16 +39,20 @@ from leadline.trial.flame_graphs import draw_flame_graph, drawn_flame_graphs
 from leadline.trial.journal_stretches import JournalCutter
 from leadline.trial.unforeseen import unforeseen
 
+if TYPE_CHECKING:
+    from leadline.dataset import TableWriter
+
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The result of a run: its folder, its findings, and the problems of writing them."""
+    """The result of a run: its folder, its findings, the problems of writing them, and what was left out on purpose."""
 
     folder: RunFolder
     analysis: RunAnalysis
     problems: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def conclude(folder: RunFolder) -> RunOutcome:
@@ -51,7 +66,8 @@ def conclude(folder: RunFolder) -> RunOutcome:
     attempts = _Attempts(folder)
     with _collector_paused():
         analysis = _conclude(folder, attempts)
-    return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)))
+    left_out = note_missing_tables(folder)
+    return RunOutcome(folder, analysis, tuple(dict.fromkeys(attempts.problems)), (left_out,) if left_out else ())
 
 
 def _conclude(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
@@ -85,7 +101,8 @@ def read_findings(folder: RunFolder) -> RunAnalysis:
         return _read_document(folder).run
     with suppress(DatasetError):
         document = _read_document(folder)
-        if (document.analysed_by, document.journal_bytes) == (__version__, _journal_bytes(folder)):
+        is_current = (document.analysed_by, document.journal_bytes) == (__version__, _journal_bytes(folder))
+        if is_current and is_judged_alike(document.run):
             return document.run
     return analyse(folder.read_manifest(), read_journal(folder.journal_path))
 
@@ -94,7 +111,9 @@ class _Attempts:
     """Runs work whose failure does not affect the rest, and collects the errors."""
 
     def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._log = folder.logs_path / "report-traceback.log"
+        self._is_full = False
         self.problems: list[str] = []
 
     def run(self, work: Callable[[], object]) -> None:
@@ -105,7 +124,11 @@ class _Attempts:
             self.note(error)
 
     def note(self, error: Exception) -> None:
-        """Store the message of a failure."""
+        """Store the message of a failure; of a full disk only the first: it has no room for any of the files."""
+        if isinstance(error, DatasetError) and error.is_full:
+            if self._is_full:
+                return
+            self._is_full, error = True, with_report_hint(error, self._folder.path)
         shown = error if isinstance(error, DatasetError) else unforeseen(error, self._log)
         self.problems.append(str(shown))
 
@@ -132,7 +155,7 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     """The analysis, and in the same pass over the journal the tables and the flame graphs; then the page."""
     journal_bytes = _journal_bytes(folder)
     with (
-        TableWriter(folder.path) as tables,
+        table_writer(folder.path) as tables,
         ThreadPoolExecutor(1, "tables") as background,
         analysis_processes(journal_bytes) as read,
     ):
@@ -156,14 +179,14 @@ def _conclude_journal(folder: RunFolder, attempts: _Attempts) -> RunAnalysis:
     return analysis
 
 
-def _add_rows(tables: TableWriter, rows: TableParts | Exception) -> None:
+def _add_rows(tables: TableWriter | NoTables, rows: TableParts | Exception) -> None:
     if isinstance(rows, Exception):
         raise rows
     tables.add(rows)
 
 
 def _write_results_and_report(folder: RunFolder, analysis: RunAnalysis, attempts: _Attempts) -> None:
-    attempts.run(lambda: write_results(folder, result_rows(analysis)))
+    attempts.run(lambda: write_results_table(folder, result_rows(analysis)))
     attempts.run(lambda: _write_report(folder, analysis))
 
 

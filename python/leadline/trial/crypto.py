@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto, stolen_share
@@ -73,7 +74,8 @@ async def measure_crypto(
             folded = (await agent.profiled(_TRIAL, _PROFILE, _PROFILED_WITHIN_S)).folded
     finally:
         await agent.close()
-    return result_of(finished.outcome, machine, whole=not interrupt.asked.is_set(), profiled=profile), folded
+    result = result_of(finished.outcome, machine, whole=not interrupt.asked.is_set(), profiled=profile)
+    return replace(result, build_profile=agent.hello.build_profile), folded
 
 
 def result_of(outcome: Outcome, machine: list[MachineSample], *, whole: bool, profiled: bool = False) -> CryptoResult:

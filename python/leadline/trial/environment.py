@@ -72,7 +72,7 @@ class Environment:
         """The host whose agent impairs the lab's links; None if there is none."""
         return self.lab.layout.emulator if self.lab is not None else None
 
-    def site(self, folder: Path, logs: Path) -> Site:
+    def site(self, logs: Path) -> Site:
         """The environment as a system under test sees it."""
         if self.lab is None:
             return given_site(
@@ -86,7 +86,7 @@ class Environment:
         return lab_site(
             self.lab,
             self.agents,
-            folder=folder,
+            folder=self.lab.keys,
             label=self.label,
             clients=self.clients,
             serve_port=SESSION_PORT,
@@ -303,8 +303,10 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
 
 
 async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog, logs: Path) -> None:
+    kept = {name for test in env.case.tests for name in test.kept_names}
+
     async def start(name: str, launch: Launch) -> None:
-        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs)
+        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs, kept=kept)
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from leadline.analysis import machine_rules
 from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
@@ -203,7 +204,8 @@ class Search:
         return result
 
     def _answer(self, found: SearchResult, first: TestResult) -> Answer:
-        validity = self.search_target.validity(found, self._trials, self._error)
+        judged = self.search_target.validity(found, self._trials, self._error)
+        validity = replace(judged, notes=(*machine_rules.notes(), *judged.notes))
         reference = Metric(self.search_target.reached_per_s(first), "1/s")
         return Answer(found, first, reference, self.search_target.reference, tuple(self._trials), validity, self._error)
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from leadline.analysis.frequent_events import FREQUENT_TYPES, MALFORMED, FrequentEvents
 from leadline.analysis.test_data import TestData
 from leadline.analysis.trial_tests import AnalysedTests, Pending, analyse_tests
-from leadline.dataset import Entry, HostClocks, JournalReader, TableParts, TablePartWriter, reads_strictly
+from leadline.dataset import Entry, HostClocks, JournalReader, TableParts, reads_strictly, table_part_writer
 
 # As `Journal.append_event` writes them.
 _FREQUENT_LINE = re.compile(
@@ -64,7 +64,7 @@ class _Tables:
     """The rows, until making them fails: that does not affect the analysis."""
 
     def __init__(self, clocks: HostClocks) -> None:
-        self._writer = TablePartWriter(clocks)
+        self._writer = table_part_writer(clocks)
         self._error: Exception | None = None
 
     def take(self, entry: Entry) -> None:

@@ -22,6 +22,7 @@ from leadline.analysis import analyse
 from leadline.analysis.model import RunAnalysis, TestResult
 from leadline.errors import AgentLost, DatasetError, Interrupted, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
+from leadline.plan.external_inputs import redacted
 from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
@@ -72,7 +73,7 @@ class Climb:
             "name": "ladder",
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(self.argv),
+            "command": shlex.join(redacted(self.argv, ())),
             "cases": [self._case(side) for side in self.sides],
         }
 

@@ -10,6 +10,7 @@ from leadline.plan import Case
 
 if TYPE_CHECKING:
     from leadline.analysis.model import Interval, TestResult
+    from leadline.trial.rounds import FirstRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,18 @@ class RoundAdded:
 
     trials: int
     expected_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRoundMeasured:
+    """Each case of a run that repeats until a precision has one trial."""
+
+    first: FirstRound
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsOutOfTime:
+    """The run ends by its plan's time, though figures are not known well enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +206,8 @@ class RunEnded:
 Notification = (
     RunBegan
     | RoundAdded
+    | FirstRoundMeasured
+    | RoundsOutOfTime
     | TrialBegan
     | PhaseBegan
     | TestBegan

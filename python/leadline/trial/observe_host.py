@@ -66,6 +66,8 @@ class Observed:
     interrupted: bool = False
     absent_programs: tuple[str, ...] = ()
     """Programs to observe of which no sample had a process."""
+    build_profile: str | None = None
+    """The Cargo profile that built the agent; None if it is unknown."""
 
 
 async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Callable[[HostUsage], None]) -> Observed:
@@ -87,7 +89,7 @@ async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Cal
     agent = await Agent.start(name, launch_on(wanted.host), sink=on_event)
     try:
         soaker = next((one for one in agent.hello.capabilities if one.name == "soaker"), None)
-        observed = Observed(agent.hello.host, soaker)
+        observed = Observed(agent.hello.host, soaker, build_profile=agent.hello.build_profile)
         source = _Source(agent, wanted, samples)
         await source.order(_TRIAL)
         await _follow(source, interrupt, on_interval, observed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +21,7 @@ from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.agents.local_ops import LocalOps
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Ceiling, TestResult
+from leadline.analysis.rules import threads_had_spare_time
 from leadline.analysis.run import result_with_histograms
 from leadline.contract.models import SampleBatch, Samples
 from leadline.errors import LeadlineError
@@ -50,7 +51,9 @@ class Single:
     watch: TargetWatch | None = None
     """Checks that may end it early."""
     ceiling: Ceiling | None = None
-    """The generator's ceiling, if it was measured."""
+    """The generator's ceiling, if it was measured before."""
+    find_ceiling: Callable[[], Awaitable[Ceiling | None]] | None = None
+    """Measures the ceiling after the load, if the verdict needs it: the generating threads had no time to spare."""
     case: str = "c01"
     """Its case in the run folder; each of several measurements in one folder has its own."""
     repeat: int = 1
@@ -84,7 +87,7 @@ class Single:
             "name": self.test.name,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
-            "command": shlex.join(redacted(self.argv, secrets)),
+            "command": shlex.join(redacted(self.argv, secrets, self.test.kept_names)),
             "asked": list(self.asked),
             "cases": [{"id": self.case, "parameters": dict(self.parameters), "tests": [self.test.model_dump()]}],
         }
@@ -121,10 +124,9 @@ async def measure_repeat(
     name = f"{trial}/{test.name}"
     parameters = dict(single.parameters)
     event_log.record("trial-begin", trial=trial, case=single.case, repeat=single.repeat, parameters=parameters)
-    if single.ceiling is not None:
-        event_log.record("ceiling", host=HERE, per_s=single.ceiling.per_s, extrapolated=single.ceiling.extrapolated)
+    _record_ceiling(single.ceiling, event_log)
     launch = Launch((str(agent_binary()),))
-    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs)
+    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs, kept=test.kept_names)
     failure: LeadlineError | None = None
     try:
         clock = await agent.compare_clocks()
@@ -141,6 +143,8 @@ async def measure_repeat(
         failure = error
     finally:
         await agent.close()
+    if failure is None and single.find_ceiling is not None and not interrupt.asked.is_set() and _was_busy(entries):
+        _record_ceiling(await single.find_ceiling(), event_log)
     status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
     cause = str(failure) if failure else interrupt.why
     cpu_s = time.process_time()
@@ -152,6 +156,17 @@ async def measure_repeat(
     if failure is not None:
         raise failure
     return result_with_histograms(single.manifest(), entries)
+
+
+def _record_ceiling(ceiling: Ceiling | None, event_log: EventLog) -> None:
+    if ceiling is not None:
+        event_log.record("ceiling", host=HERE, per_s=ceiling.per_s, extrapolated=ceiling.extrapolated)
+
+
+def _was_busy(entries: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a generating thread had no time to spare: without that no rate counts as near a ceiling."""
+    events = (entry.get("event", {}) for entry in entries)
+    return not threads_had_spare_time(event["outcome"] for event in events if event.get("type") == "finished")
 
 
 def analysed(single: Single, entries: Sequence[Mapping[str, Any]]) -> TestResult:

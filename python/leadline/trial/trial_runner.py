@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from leadline.agents.asyncio_tools import unless
+from leadline.agents.devices import check_devices
 from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.errors import (
     AgentError,
+    ClosedDevice,
     DatasetError,
     Interrupted,
     LeadlineError,
@@ -25,7 +27,7 @@ from leadline.errors import (
     TaskFailed,
     each_failure,
 )
-from leadline.plan import BaseTest, Trial
+from leadline.plan import BaseTest, Trial, needs
 from leadline.plan.spread_starts import SpreadTest, starts_ms
 from leadline.plan.sut import system_of
 from leadline.sut.model import BringUp, ClientState, FleetAccess, Site
@@ -49,8 +51,6 @@ class RunContext:
 
     event_log: EventLog
     interrupt: Interrupt
-    private: Path
-    """Folder for keys and configurations, mode 700."""
     logs: Path
     observe_period_ms: int
     entries: list[dict[str, Any]] | None = None
@@ -86,7 +86,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         raise
     except Interrupted:
         status = "interrupted"
-    except MissingBinary as failure:
+    except (MissingBinary, ClosedDevice) as failure:
         status, error = "skipped" if case.sut.optional else "failed", failure
     except LeadlineError as failure:
         status, error = "failed", failure
@@ -104,6 +104,8 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
 async def _stages(trial: Trial, context: RunContext) -> None:
     """Build, bring up, test, and always tear down."""
     event_log, label = context.event_log, trial.label
+    if trial.case.hosts is None:
+        check_devices(needs([trial.case]))
     async with _phase(event_log, label, "build"):
         built = environment.build(trial.case, label, event_log, context.logs)
         env = await unless(built, _stop_requested(context.interrupt))
@@ -141,7 +143,7 @@ class _Up:
 async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> AsyncIterator[_Up]:
     """Bring the system up, and always take it down."""
     event_log, label = context.event_log, trial.label
-    site = env.site(context.private, context.logs)
+    site = env.site(context.logs)
     sut = SystemUnderTest(trial.case.sut, site)
     try:
         async with _phase(event_log, label, "bring-up"):

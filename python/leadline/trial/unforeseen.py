@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from leadline.errors import Unforeseen
-from leadline.plan.external_inputs import HIDDEN
+from leadline.masking import HIDDEN, mask_text
 
 _LONGEST_SAID = 300
 # Shorter secrets occur in every traceback by chance, and protect nothing.
@@ -63,4 +63,4 @@ def _forms(secret: str) -> set[str]:
 def _without(secrets: Iterable[str], text: str) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    return text
+    return mask_text(text)

@@ -297,3 +297,119 @@ def test_case_speaks_of_its_capacity_before_a_load_that_was_carried_whole() -> N
     summaries = (summary([replace(one, tests=(test,)) for one, test in zip(paced, named, strict=True)]), summary(bulk))
     [answer] = answers_of(run_of([trial], summaries))
     assert (answer.lead, answer.tests[0].certainty, answer.tests[1].certainty) == ("load", "known", "about")
+
+
+def with_tests(case: str, system: str, values: dict[str, Sequence[float]], **of: Any) -> list[TrialResult]:
+    """Trials of a case with several tests, each with a value for each repeat."""
+    made = [trials(case, system, found, **of) for found in values.values()]
+    return [
+        replace(
+            repeat[0],
+            tests=tuple(replace(one.tests[0], test=name) for name, one in zip(values, repeat, strict=True)),
+        )
+        for repeat in zip(*made, strict=True)
+    ]
+
+
+def answers_with_tests(*cases: Sequence[TrialResult]) -> list[Answer]:
+    summaries = [
+        summary([replace(trial, tests=(trial.tests[number],)) for trial in case])
+        for case in cases
+        for number in range(len(case[0].tests))
+    ]
+    return list(answers_of(run_of([trial for case in cases for trial in case], summaries)))
+
+
+def test_first_sentence_is_of_the_test_with_the_largest_effect() -> None:
+    route = with_tests("c01", "route", {"up": [950.0, 951.0, 949.0], "rr": [1000.0, 1001.0, 999.0], "down": [1.0] * 3})
+    tunnel = with_tests(
+        "c02", "wireguard", {"up": [911.0, 912.0, 910.0], "rr": [410.0, 411.0, 409.0], "down": [0.7] * 3}
+    )
+    _, answer = answers_with_tests(route, tunnel)
+    assert answer.lead == "rr" and "41.0 %" in answer.sentence
+
+
+def test_speed_up_is_an_effect_as_well() -> None:
+    route = with_tests("c01", "route", {"up": [100.0] * 3, "rr": [100.0] * 3})
+    _, answer = answers_with_tests(route, with_tests("c02", "wireguard", {"up": [60.0] * 3, "rr": [300.0] * 3}))
+    assert answer.lead == "rr"
+
+
+def test_bound_counts_by_what_it_says_for_sure() -> None:
+    """At least 20 % may be 100 %: that is no effect. At most 50 % is one."""
+    bounded = trials("c02", "openvpn", [190.0], **DISTURBED, bound=Bound.LEAST)
+    exact = trials("c02", "openvpn", [80.0])
+    tunnel = [replace(exact[0], tests=(replace(bounded[0].tests[0], test="up"), replace(exact[0].tests[0], test="rr")))]
+    _, answer = answers_with_tests(with_tests("c01", "route", {"up": [950.0], "rr": [100.0]}), tunnel)
+    assert answer.lead == "rr"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([911.0, 911.2, 910.8], "slightly less than the plain route in load, 95.9 %"),
+        ([981.0, 981.2, 980.8], "slightly more than the plain route in load, 103.3 %"),
+        ([950.0, 950.4, 949.6], "as much as the plain route in load, 100.0 %"),
+        ([949.9, 950.0, 949.8], "as much as the plain route in load, 100.0 %"),
+    ],
+)
+def test_words_within_the_margin_agree_with_the_interval(values: list[float], words: str) -> None:
+    route = trials("c01", "route", [950.0, 950.2, 949.8])
+    _, tunnel = answers(route, trials("c02", "wireguard", values))
+    assert tunnel.sentence.startswith(f"WireGuard carries {words}"), tunnel.sentence
+
+
+def test_advice_follows_the_named_limit() -> None:
+    clause = "the tunnel's socket on gateway is the limit: it drops 5.1 %"
+    sockets = Limit(LimitedBy.GATEWAY, "sockets on gateway dropped 5.1 %", clause, "look first at the tunnel's socket")
+    [tunnel] = answers(trials("c01", "openvpn", [200 * MBIT], limit=sockets))
+    assert clause in tunnel.sentence and tunnel.next_step == "look first at the tunnel's socket"
+
+
+def test_limits_of_one_part_are_shared_only_if_they_are_the_same() -> None:
+    kernel = Limit(
+        LimitedBy.GATEWAY, "one CPU of gateway was 91 % in soft interrupts", "the kernel is the limit at 91 %"
+    )
+    _, tunnel = answers(
+        trials("c01", "route", [950.0], limit=kernel), trials("c02", "openvpn", [200.0], limit=OF_GATEWAY)
+    )
+    assert "as it is for" not in tunnel.sentence
+    again = replace(OF_GATEWAY, clause="its single thread is the limit at 98 % of a core")
+    _, tunnel = answers(
+        trials("c01", "route", [950.0], limit=again), trials("c02", "openvpn", [200.0], limit=OF_GATEWAY)
+    )
+    assert tunnel.sentence.endswith("its single thread is the limit at 100 % of a core, as it is for the plain route.")
+
+
+def test_two_bounds_of_a_time_are_not_set_against_each_other() -> None:
+    def late(value: float) -> dict[str, Metric]:
+        return {"latency_p99_us": metric(value, "us", **DISTURBED, bound=Bound.MOST)}
+
+    paced: dict[str, Any] = {"kind": "http", "leading": "requests_per_s", "unit": "1/s", "limit": OFFERED}
+    _, tunnel = answers(
+        trials("c01", "route", [1000.0], others=late(6100.0), **paced),
+        trials("c02", "openvpn", [1000.0], others=late(11500.0), **paced),
+    )
+    assert tunnel.sentence.endswith(
+        "the p99 of the latency is at most 11.5 ms (at most 6.10 ms for the plain route)."
+    ), tunnel.sentence
+
+
+def test_cost_whose_side_is_not_known_is_about() -> None:
+    cost = {
+        "gateway_cpu_percent": metric(9.0, "%"),
+        "gateway_cpu_percent_per_gbps": metric(190.0, "%", bound=Bound.MOST, verdict=Verdict.DISTURBED),
+        "gateway_cpu_percent_per_client": metric(9.0, "%", bound=Bound.NONE, verdict=Verdict.DISTURBED),
+    }
+    [tunnel] = answers(trials("c01", "openvpn", [200 * MBIT], others=cost))
+    assert tunnel.tests[0].cost == (
+        "The gateway spends at most 190 % of a core per Gbit/s and about 9.00 % of a core in all."
+    )
+
+
+def test_margin_is_the_plans() -> None:
+    """Tables and sentences have the same words for the same ratio."""
+    cases = trials("c01", "route", [950.0, 950.2, 949.8]), trials("c02", "wireguard", [911.0, 911.2, 910.8])
+    run = run_of([trial for case in cases for trial in case], [summary(case) for case in cases])
+    assert "slightly less than" in answers_of(run)[1].sentence
+    assert answers_of(run, 0.02)[1].sentence.startswith("WireGuard carries 95.9 % of what the plain route carries")

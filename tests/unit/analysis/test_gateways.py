@@ -4,6 +4,7 @@
 # mypy: disable-error-code=comparison-overlap
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,105 @@ def test_forwarding_on_a_shared_machine_is_an_upper_bound_with_a_note() -> None:
     assert SHARED in [note.code for note in found.validity.notes]
     data.cpu_attribution = "process"
     assert figure(data, "gateway_cpu_percent").bound is None
+
+
+def forwarding(
+    attribution: str, softirq: float = 0.0, *, busy: float = 0.8, boot: str = BOOT, of_system: float = 0.0, **load: Any
+) -> TestData:
+    """A gateway on a machine of two CPUs that is busy for `busy` of one CPU, of which the ticks of the kernel's timer
+    saw 30 % as user, 20 % as system, and this share in soft interrupts. Its system's process used `of_system`."""
+    data = steady_test("udp", **load)
+    data.sut_processes, data.cpu_attribution = ("openvpn-server",), attribution
+    data.facts = {"client1": facts(), "gateway": facts(boot)}
+    for step in range(-10, 130):
+        since = 100.0 + step * 0.1
+        cpu_s = {"user": 0.3 * since, "system": 0.2 * since, "softirq": softirq * since, "idle": (2 - busy) * since}
+        own = [process("openvpn-server", 9, of_system * since, 0.0, 9_000_000)]
+        data.add("gateway", observation(EPOCH_NS + round(step * 0.1 * S), cpu_s, own))
+    return data
+
+
+def paced(data: TestData) -> TestData:
+    data.spec = replace(data.spec, send_gap_s=0.001)
+    return data
+
+
+def test_forwarding_that_no_tick_saw_is_at_most_the_machines_busy_time() -> None:
+    found = analyse_test(forwarding("kernel"))
+    for name in ("gateway_cpu_percent", "gateway_cpu_percent_per_gbps", "gateway_cpu_ns_per_byte"):
+        metric = found.metrics[name]
+        assert metric.value and metric.bound is Bound.MOST and metric.verdict is Verdict.UNDETERMINED, name
+    assert found.metrics["gateway_cpu_percent"].value == pytest.approx(80)
+    [note] = [note for note in found.validity.notes if note.code == SHARED]
+    assert "upper bound" in note.text and "all busy time" in note.text
+
+
+def test_ticks_bound_no_forwarding_of_a_load_that_timers_pace() -> None:
+    """Sends at a multiple of the tick's period are always, or never, what a tick finds."""
+    free, by_timer = forwarding("kernel", 0.1, busy=0.6), paced(forwarding("kernel", 0.1, busy=0.6))
+    assert figure(free, "gateway_cpu_percent").value == pytest.approx(10)
+    assert figure(by_timer, "gateway_cpu_percent").value == pytest.approx(60)
+    assert figure(by_timer, "gateway_cpu_percent").bound is Bound.MOST
+
+
+def test_busy_time_that_no_tick_saw_may_be_the_gateways() -> None:
+    """A CPU that sleeps has no ticks: what an interrupt does meanwhile is in no sample."""
+    cpu = figure(forwarding("kernel", 0.1, busy=0.9), "gateway_cpu_percent")
+    assert (cpu.value, cpu.bound) == (pytest.approx(90 - 30 - 20), Bound.MOST)
+
+
+def test_a_few_ticks_are_no_bound() -> None:
+    cpu = figure(forwarding("kernel", 0.005, busy=0.6), "gateway_cpu_percent")
+    assert (cpu.value, cpu.bound) == (pytest.approx(60), Bound.MOST)
+
+
+@pytest.mark.parametrize("attribution", ["process", "cgroup", "kernel", "machine"])
+@pytest.mark.parametrize("boot", [BOOT, OTHER_BOOT])
+def test_a_gateway_that_carries_load_never_costs_nothing(attribution: str, boot: str) -> None:
+    cpu = figure(forwarding(attribution, busy=0.5, boot=boot), "gateway_cpu_percent")
+    if attribution == "process" or (attribution, boot) == ("kernel", BOOT):
+        # Where processes explain no busy time, it may also be other work.
+        bound = Bound.MOST if attribution == "kernel" else Bound.NONE
+        assert (cpu.value, cpu.bound) == (pytest.approx(50), bound)
+    else:
+        assert (cpu.value is None) == (attribution == "cgroup" or boot == BOOT) == (cpu.unknown is not None)
+        assert cpu.value != 0
+
+
+def test_table_of_the_server_has_no_cpu_time_that_was_not_counted() -> None:
+    server = analyse_test(forwarding("process")).server
+    assert server is not None and (server.sut_user_percent, server.sut_system_percent) == (None, None)
+    server = analyse_test(forwarding("process", of_system=0.1)).server
+    assert server is not None and server.sut_user_percent == pytest.approx(10)
+
+
+def test_work_that_ticks_ascribe_to_programs_leaves_the_kernels_an_upper_bound() -> None:
+    """On a machine of its own, what is left of the busy time after user mode, which ticks sample, is the kernel's."""
+    free = figure(forwarding("kernel", 0.1, busy=0.6, boot=OTHER_BOOT), "gateway_cpu_percent")
+    by_timer = figure(paced(forwarding("kernel", 0.1, busy=0.6, boot=OTHER_BOOT)), "gateway_cpu_percent")
+    assert (free.value, free.bound) == (pytest.approx(30), None)
+    assert (by_timer.value, by_timer.bound) == (pytest.approx(60), Bound.MOST)
+
+
+def test_gateway_without_any_busy_time_is_unknown() -> None:
+    cpu = figure(forwarding("kernel", busy=0.0), "gateway_cpu_percent")
+    assert cpu.value is None and cpu.unknown is not None and "busy time" in cpu.unknown
+
+
+def test_interval_of_a_bound_by_busy_time_is_that_of_the_busy_time() -> None:
+    cpu = figure(forwarding("kernel"), "gateway_cpu_percent")
+    assert cpu.low == pytest.approx(80, rel=0.01) and cpu.high == pytest.approx(80, rel=0.01)
+
+
+def test_upper_bounds_are_no_costs_of_hosts() -> None:
+    [cost] = [one for one in analyse_test(forwarding("kernel")).host_costs if one.host == "gateway"]
+    assert cost.cpu_percent is None and cost.reason is not None and "upper bound" in cost.reason
+
+
+def test_mean_of_repeats_of_upper_bounds_is_one() -> None:
+    bound = figure(forwarding("kernel"), "gateway_cpu_percent")
+    mean = mean_with_interval([bound, bound, bound])
+    assert (mean.value, mean.bound) == (pytest.approx(80), Bound.MOST)
 
 
 def test_everything_on_a_shared_machine_is_not_the_gateways() -> None:

@@ -8,9 +8,10 @@ import pytest
 from made_journals import EPOCH_NS, MS, S, facts, load, observation, process, steady_test, thread
 
 from leadline.analysis.flows import build_flows
+from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.host_costs import host_costs
 from leadline.analysis.ladder_model import HostCost
-from leadline.analysis.model import GatewayStatistics, Window
+from leadline.analysis.model import Window
 from leadline.analysis.test_data import TestData
 
 BYTES_PER_S = 1e8

@@ -33,6 +33,13 @@ def limit(data: TestData) -> tuple[LimitedBy, str]:
     return found.by, found.evidence
 
 
+def step(data: TestData) -> str:
+    """What to do about the limit."""
+    found = analyse_test(data).limit
+    assert found is not None
+    return found.next_step
+
+
 @pytest.mark.parametrize(
     ("host", "kind", "in_lab", "by"),
     [
@@ -55,6 +62,7 @@ def test_shaper_in_a_lab_whose_links_have_no_rate_is_the_gateways_own() -> None:
     data = with_queue("gateway", "tbf", PACKETS_PER_S // 19)
     data.link_bps = None
     assert limit(data)[0] is LimitedBy.GATEWAY
+    assert step(data).startswith("look first at the queue of wan on gateway")
 
 
 @pytest.mark.parametrize(
@@ -110,3 +118,4 @@ def test_tunnel_whose_socket_is_not_read_in_time(
     assert found is by
     if by is LimitedBy.GATEWAY:
         assert text.startswith(f"sockets on {host} dropped 2.0 % of the datagrams that arrived (2,")
+        assert step(data).startswith(f"look first at the tunnel's socket on {host}")

@@ -276,6 +276,18 @@ def test_a_ceiling_is_of_the_trial_that_it_was_noted_in(record: dict[str, Any], 
     assert [generator.ceiling_per_s for generator in found if generator is not None] == [wanted, None]
 
 
+def test_a_ceiling_that_was_measured_after_the_load_is_its_own() -> None:
+    run = MadeRun()
+    run.begin()
+    run.begin_trial("c01/1", clients=1)
+    run.test("c01/1", 1e6, begin_ns=EPOCH_NS + 60 * S)
+    run.record("ceiling", host="client1", per_s=5000, extrapolated=True)
+    run.end_trial("c01/1")
+    (trial,) = analyse(MANIFEST, run.entries).trials
+    generator = trial.tests[0].generator
+    assert generator is not None and generator.ceiling_per_s == 5000.0
+
+
 def test_an_empty_journal_is_a_run_without_results() -> None:
     analysis = analyse({}, [])
     assert (analysis.status, analysis.trials, analysis.summaries) == ("killed", (), ())

@@ -400,9 +400,8 @@ def test_hosts_of_one_machine_are_noted_with_its_use() -> None:
         data.add("gateway", observation(EPOCH_NS + step * S, cpu_s))
     result = analyse_test(data)
     assert result.validity.verdict is Verdict.VALID
-    assert [note.code for note in result.validity.notes] == ["shared-cpus"]
-    assert "3 hosts" in result.validity.notes[0].text
-    assert "2 CPUs, which were 75 % busy" in result.validity.notes[0].text
+    notes = {note.code: note.text for note in result.validity.notes}
+    assert "3 hosts" in notes["shared-cpus"] and "2 CPUs, which were 75 % busy" in notes["shared-cpus"]
 
 
 def test_a_machine_that_is_used_up_by_all_of_its_hosts_settles_nothing() -> None:

@@ -115,7 +115,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["run", "plan.yaml", "--set", "axes.clints=[1]"], "unknown axis 'clints'; did you mean 'clients'?"),
         (["run", "plan.yaml", "--only", "c09"], "--only c09: neither a case, a test nor AXIS=VALUE"),
         (["run", "plan.yaml", "--only", "sut=rout"], "--only sut=rout: no case has sut 'rout'; there is route"),
-        (["plan"], "the plan is missing; name its file, or give --schema"),
+        (["plan"], "the plan is missing; name its file, or give --example or --schema"),
         (["results", "none"], "no run at none; give the folder that `leadline run` printed"),
         (["report", "."], ". is not a run folder"),
         (["report", "n" * 300], "cannot be read: File name too long; give the folder that `leadline run` printed"),

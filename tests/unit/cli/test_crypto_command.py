@@ -20,6 +20,7 @@ def crypto(*arguments: str) -> CompletedProcess[str]:
     return leadline("crypto", *arguments)
 
 
+@pytest.mark.decided_by("that everything was measured")
 def test_the_document_has_every_figure() -> None:
     ciphers = ("--cipher", "aes-256-gcm", "--cipher", "AES-128-CBC", "--cipher", "DES-EDE3-CBC")
     sizes = ("-l", "64", "-l", "576", "-l", "1400")
@@ -44,7 +45,7 @@ def test_the_document_has_every_figure() -> None:
     ]
     assert all(one["operations"] > 0 for one in document["figures"])
     assert len(document["fits"]) == 8
-    assert document["validity"]["verdict"] in {"valid", "undetermined"}
+    assert document["validity"]["verdict"] == "valid"
 
 
 def test_the_tables_fit_80_columns() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from in_process import leadline
-from leadline.agents import programs
+from leadline.agents import devices, programs
+from leadline.agents.devices import DeviceProblem
 from leadline.cli import host_checks
 from leadline.cli.host_checks import Check, capability_check, clock_check, is_here
 from leadline.cli.run import _check_programs as check_programs
@@ -118,10 +119,29 @@ def test_kernel_check_reports_what_trying_it_found() -> None:
     assert is_here(Need("kernel", "netem", "lab.link.delay delays packets"), lab) is lab["netem"]
 
 
+def test_device_that_rights_forbid_is_not_mended_by_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = DeviceProblem(
+        "the rights of /dev/net/tun forbid it: crw------- root root", "sudo chmod 0666 /dev/net/tun"
+    )
+    monkeypatch.setattr(devices, "device_problem", lambda _: problem)
+    by_agent = capability_check(Capability(name="tun", available=False, reason="/dev/net/tun: permission denied"))
+    by_plan = is_here(Need("device", "/dev/net/tun", "a tunnel"), {})
+    for check in (by_agent, by_plan):
+        assert (check.works, check.why, check.mend) == (False, problem.why, problem.mend)
+
+
 def test_io_uring_that_is_switched_off_names_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_checks, "_number", {"/proc/sys/kernel/io_uring_disabled": 2}.get)
     check = capability_check(Capability(name="io_uring", available=False, reason="it is refused"))
     assert (check.works, check.mend) == (False, "sudo sysctl -w kernel.io_uring_disabled=0")
+
+
+def test_missing_library_for_tables_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    (check,) = [one for one in host_checks.host_checks() if one.what == "parquet tables"]
+    assert check.works is True
+    monkeypatch.setitem(sys.modules, "polars", None)
+    (check,) = [one for one in host_checks.host_checks() if one.what == "parquet tables"]
+    assert (check.works, check.mend) == (False, "pip install polars")
 
 
 @pytest.mark.parametrize(("governors", "works"), [({"performance"}, True), ({"powersave", "performance"}, False)])

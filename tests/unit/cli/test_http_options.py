@@ -24,7 +24,8 @@ WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 
 def parsed(*arguments: str) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    return parse_options(subcommand("http").make_context("http", list(arguments)).params)
+    with parse_options(subcommand("http").make_context("http", list(arguments)).params).serving() as made:
+        return made.test, made.load, made.output
 
 
 def load(*arguments: str) -> HttpWorkload:
@@ -373,6 +374,13 @@ SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0d").decode()]
         ["-H", "my-api-key: c00kie"],
         ["-H", "X-Password: c00kie"],
         ["-H", "X-Session-Id: c00kie"],
+        ["-H", "X-Auth-Key: c00kie"],
+        ["-HX-Passwd:c00kie"],
+        ["--header=X-Credential: c00kie"],
+        ["-H", "X-Amz-Signature: c00kie"],
+        ["-H", "Private-Key: c00kie"],
+        ["http://example.org/?api_key=c00kie&x=1"],
+        ["http://example.org/?X-Amz-Signature=c00kie&X-Amz-Credential=hunter2%2Fx"],
         ["-H", "Set-Cookie2: c00kie"],
         ["--header=cookie:  c00kie"],
         ["-4HAuthorization: mF_9.B5f"],
@@ -386,11 +394,50 @@ SENT = [*SECRETS, b64encode(b"me:hunter2").decode(), b64encode(b"b0d").decode()]
     ],
 )
 def test_dump_repr_and_command_line_hold_no_secret(arguments: list[str]) -> None:
-    test, made, _ = parsed(URL, *arguments)
-    kept = f"{test.model_dump()} {test!r} {redacted(['leadline', 'http', URL, *arguments], test.secrets)}"
+    arguments = [*([] if arguments[0].startswith("http") else [URL]), *arguments]
+    test, made, output = parsed(*arguments)
+    command = redacted(["leadline", "http", *arguments], test.secrets)
+    kept = f"{test.model_dump()} {test!r} {command} {output.target}"
     assert "***" in kept
     assert not any(secret in kept for secret in SECRETS)
     assert any(sent in made.model_dump_json() for sent in SENT)
+
+
+def test_kept_header_and_parameter_are_shown() -> None:
+    url = "http://example.org/?sig=s1gn&token=t0ken"
+    headers = ["-H", "X-Auth-Key: k3y", "-H", "Cookie: c00kie"]
+    arguments = [url, *headers, "--keep-header", "x-auth-key", "--keep-header", "sig"]
+    test, made, output = parsed(*arguments)
+    command = redacted(arguments, test.secrets, test.kept_names)
+    for kept in (f"{test.model_dump()}", " ".join(command)):
+        assert "sig=s1gn&token=***" in kept and "k3y" in kept and "c00kie" not in kept
+    assert output.target == "http://example.org/?sig=s1gn&token=***"
+    assert test.model_dump()["headers"][0] == {"name": "X-Auth-Key", "value": "k3y"}
+    assert [header.value for header in made.requests[0].headers] == ["k3y", "c00kie"]
+
+
+def test_secrets_in_urls_of_a_file_are_sent_and_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "urls").write_text("/?token=c00kie\nweight=2 POST /?page=1&password=pa55\n")
+    test, made, _ = parsed("http://example.org", "--urls", str(tmp_path / "urls"))
+    kept = f"{test.model_dump()} {test!r}"
+    assert not any(secret in kept for secret in SECRETS) and "page=1&password=***" in kept
+    assert set(test.secrets) >= {"c00kie", "pa55"}
+    assert [request.url.rpartition("=")[2] for request in made.requests] == ["c00kie", "pa55"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["http://:x/?token=c00kie"],
+        ["ftp://h/?token=c00kie"],
+        ["http://me:c00kie@h/"],
+        [URL, "-H", "X-Auth-Key c00kie"],
+    ],
+)
+def test_refusal_repeats_no_secret(arguments: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        parsed(*arguments)
+    assert "c00kie" not in str(caught.value)
 
 
 def test_redaction_removes_only_the_secret() -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from leadline.analysis.model import Metric, TestResult, Validity, Verdict
 from leadline.cli import run_single
-from leadline.cli.progress import Progress
+from leadline.cli.progress import Progress, describe
 from leadline.cli.terminal import Terminal
 from leadline.plan import Case
 from leadline.trial import (
+    FirstRoundMeasured,
     LiveFigures,
     RunBegan,
     RunEnded,
@@ -28,6 +29,7 @@ from leadline.trial import (
     TrialMeasured,
     Waiting,
 )
+from leadline.trial.rounds import FirstRound
 
 LABEL = "c01/1/http"
 FULL = LiveFigures(
@@ -86,6 +88,15 @@ def test_load_shows_its_rate_and_its_health_below() -> None:
         "late 3.60 µs",
     ]
     assert max(len(first), len(second)) <= 80
+
+
+def test_figures_of_printed_intervals_are_not_drawn_again() -> None:
+    progress = Progress(has_intervals=True)
+    progress(TestBegan(LABEL, "http", "http", 10.0))
+    progress(FULL)
+    first, second = drawn(progress)
+    assert first.startswith("http  1,234 errors  0 s, about 10 s ") and first.endswith("left")
+    assert second.split("  ")[1:] == ["50 connections", "thread 30.3 %", "late 3.60 µs"]
 
 
 def test_time_left_is_visible_beside_a_long_title() -> None:
@@ -174,6 +185,15 @@ def test_overdue_fleet_shows_the_clients_it_waits_for(waiting: Waiting, said: st
     assert "waiting" not in "".join(drawn(still)), "as long as it was to take"
 
 
+def test_log_of_a_failed_daemon_is_left_to_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    error = "server on gateway was ended by signal 9; its log ends: one | two"
+    with began() as progress:
+        progress(TrialEnded("c01/1", "failed", error))
+        progress(TrialMeasured("c01/1", (replace(TCP, status="failed", error=error),)))
+    said = capsys.readouterr().err
+    assert said.count("server on gateway was ended by signal 9") == 2 and "one | two" not in said
+
+
 def test_unknown_figures_are_not_drawn() -> None:
     progress = began()
     progress(LiveFigures(LABEL, 1.0, None, None))
@@ -234,4 +254,17 @@ def test_a_load_that_goes_on_although_a_target_is_missed_says_why_even_beside_js
     Progress(quiet=True)(TargetOpen(LABEL, "latency_p50_us < 1", "92 µs is not < 1 µs", "sends are 5 ms late"))
     assert capsys.readouterr().err == (
         "the load goes on although latency_p50_us < 1 is missed so far (92 µs is not < 1 µs): sends are 5 ms late\n"
+    )
+
+
+def test_first_round_names_the_noise_and_what_further_rounds_bring() -> None:
+    quiet = FirstRound(results=18, disturbed=0, cause=None, round_s=40.0, needed=5, possible=15)
+    assert describe(FirstRoundMeasured(quiet)) == (
+        "after round 1, no result of 18 is disturbed. About 5 rounds are needed, 2 min 40 s more; at most 15 rounds "
+        "are run, 9 min 20 s more"
+    )
+    busy = replace(quiet, disturbed=18, cause="another process used 90 % of one CPU", needed=None)
+    assert describe(FirstRoundMeasured(busy)) == (
+        "after round 1, 18 of 18 results are disturbed: another process used 90 % of one CPU. As busy as now, at most "
+        "15 rounds are run, 9 min 20 s more, and too few of them will count: stop what else runs here"
     )

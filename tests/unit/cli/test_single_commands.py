@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import started_command
 
 from in_process import leadline
+from leadline.agents import launch
 from waiting import WITHIN_S, free_port, until
 
 pytestmark = pytest.mark.agent
@@ -85,6 +87,7 @@ def test_json_is_one_document_with_the_headline_metric(
         (["transactions > 0", "transactions < 0"], ["met", "missed"], 3),
     ],
 )
+@pytest.mark.decided_by("an exact count")
 def test_target_outcome_decides_the_exit_code(
     server: Server, targets: list[str], outcomes: list[str], code: int
 ) -> None:
@@ -94,19 +97,27 @@ def test_target_outcome_decides_the_exit_code(
     assert ([target["outcome"] for target in document["targets"]], ended) == (outcomes, code)
 
 
+@pytest.mark.decided_by("nothing: no load runs")
 def test_a_target_that_cannot_be_read_is_refused() -> None:
     assert (
         leadline("rr", "127.0.0.1", "--target", "transactions > 0", "--target", "retransmits_unknown").returncode == 2
     )
 
 
+@pytest.mark.decided_by("the number of datagrams: one has no jitter")
 def test_undecided_target_exits_with_4(server: Server) -> None:
     """One datagram has no jitter."""
     code, document = measure(server, "udp", "-d", "1s", "-n", "1", "--rate", "1mbit", "--target", "jitter_us < 1")
     assert (code, document["targets"][0]["outcome"]) == (4, "undecided")
 
 
-def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
+def build_profile() -> str:
+    """What the agent of the tests says of itself."""
+    said = subprocess.run([launch.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.strip().rpartition("(")[2].rstrip(")")
+
+
+def test_a_kept_run_holds_no_secret_and_names_the_agents_profile(server: Server, tmp_path: Path) -> None:
     secrets = ["hunter2", "c00kie", "b0dy-text", "t0ken-in-a-file", "bWU6aHVudGVyMg"]
     (tmp_path / "token").write_text("t0ken-in-a-file")
     out = tmp_path / "runs"
@@ -116,9 +127,44 @@ def test_a_kept_run_holds_no_secret(server: Server, tmp_path: Path) -> None:
         assert code == 0
         assert document["metrics"]["requests"]["value"] == 20
         assert not any(secret in json.dumps(document) for secret in secrets)
+        assert set(document["build_profiles"].values()) == {build_profile()}
     kept = [path for path in out.rglob("*") if path.is_file()]
     assert {"run.json", "journal.ndjson", "report.html"} <= {path.name for path in kept}
+    hosts = [json.loads(path.read_text())["hosts"] for path in kept if path.name == "run.json"]
+    assert {facts["build_profile"] for one in hosts for facts in one.values()} == {build_profile()}
     assert [path for path in kept if any(secret.encode() in path.read_bytes() for secret in secrets)] == []
+
+
+def test_what_names_call_secret_is_in_no_file_and_no_output(server: Server, tmp_path: Path) -> None:
+    """Parameters of URLs and header fields, in a run's folder, documents, layouts, rows of requests, and errors."""
+    out = tmp_path / "runs"
+    url = f"http://127.0.0.1:{server.http_port}/?api_key=s3cret-1&size=10&X-Amz-Signature=s3cret-2"
+    names = ("X-Auth-Key", "X-Passwd", "X-Credential", "Private-Key", "X-Amz-Security-Token")
+    fields = [word for number, name in enumerate(names, 3) for word in ("-H", f"{name}: s3cret-{number}")]
+    flow = "flow:\n  - {get: '/?access_token=s3cret-8'}\n  - {get: '/?status=404&sig=s3cret-9', check: [200]}\n"
+    base = f"http://127.0.0.1:{server.http_port}"
+    (tmp_path / "users.yaml").write_text(f"base: {base}\nload: {{users: 1, iterations: 2}}\n{flow}")
+    kept = ["--jtl", str(tmp_path / "rows.jtl"), "--summary-export", str(tmp_path / "k6.json")]
+    refused = f"http://s3cret-10@127.0.0.1:{free_port()}/"
+    outputs = [
+        leadline("http", url, *fields, "-n", "20", "--out", str(out), "--json", "--no-calibrate"),
+        leadline("http", url, "-n", "20", "--format", "wrk", "--no-calibrate"),
+        leadline("http", url, "-n", "20", "--keep-header", "api_key", "--out", str(out), "--no-calibrate"),
+        leadline("scenario", str(tmp_path / "users.yaml"), *kept, "--single-requests", "urls", "--out", str(out)),
+        leadline("http", refused, "--json"),
+    ]
+    assert [one.returncode for one in outputs] == [0, 0, 0, 0, 2], [one.stderr for one in outputs]
+    texts = {f"output {number}": one.stdout + one.stderr for number, one in enumerate(outputs)}
+    files = [path for path in (*out.rglob("*"), tmp_path / "rows.jtl", tmp_path / "k6.json") if path.is_file()]
+    assert {"run.json", "journal.ndjson", "findings.json", "report.html", "requests.parquet"} <= {
+        path.name for path in files
+    }
+    texts |= {str(path): path.read_bytes().decode(errors="replace") for path in files}
+    found = {name: sorted(set(re.findall("s3cret-[0-9]+", text))) for name, text in texts.items()}
+    assert {tuple(secrets) for secrets in found.values()} == {(), ("s3cret-1",)}
+    shown = {Path(name).parent.name for name, secrets in found.items() if secrets}
+    assert len(shown) == 1, f"only the folder of the run that keeps api_key: {found}"
+    assert "access_token=***" in texts[str(tmp_path / "rows.jtl")]
 
 
 def test_input_that_the_agent_refuses_is_wrong_input() -> None:
@@ -135,6 +181,7 @@ def test_refused_connection_is_one_error_with_advice() -> None:
     assert "connection refused; is `leadline serve` running there" in ended.stderr
 
 
+@pytest.mark.decided_by("the signal")
 def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
     argv = [started_command.program, "tcp", "127.0.0.1", "-p", str(server.port), "-d", "120s", "--rate", "10mbit"]
     with subprocess.Popen(
@@ -152,6 +199,7 @@ def test_ctrl_c_keeps_what_was_measured(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.decided_by("the signal")
 def test_signal_to_the_whole_group_keeps_what_was_measured(
     server: Server, number: signal.Signals, tmp_path: Path
 ) -> None:

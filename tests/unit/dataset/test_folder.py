@@ -69,6 +69,8 @@ def test_a_garbled_manifest_is_an_error(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("[" * 100_000, "it is nested too deeply"),
+        ('{"cases": [{"id": "c01", "rate": 1e400}]}', r"cases\[0\]\.rate is beyond the range of numbers"),
+        ('{"plan": {"a.b": [1, NaN]}, "text": "Infinity"}', r"plan\.a\.b\[1\] is NaN"),
         ('{"plan": 5}', "`plan` is not an object"),
         ('{"plan": [1]}', "`plan` is not an object"),
         ('{"cases": 5}', "`cases` is not a list of cases"),

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,24 @@ def test_nul_blocks_and_garbage_are_counted_and_cost_no_other_line(tmp_path: Pat
     assert damaged == 4  # three lines of garbage and the freed one; the block at the end is the torn line
 
 
+@pytest.mark.usefixtures("damaged_journals")
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "-1E+999", "9" * 400])
+def test_line_with_a_number_that_is_none_is_damaged(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "j"
+    texts = {"record": "phase", "said": "NaN Infinity 1e400", "n": 1e308}
+    path.write_text(f'{json.dumps(texts)}\n{{"record": "phase", "n": [{{"m": {number}}}]}}\n')
+    assert entries_of(path) == ([texts], False, 1)
+
+
+def test_no_infinite_number_is_written(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        journal.append({"record": "phase", "n": float("nan"), "m": [float("inf"), 1.5]})
+        journal.append({"record": "phase", "n": float("nan"), "said": "\ud800"})
+    read, _, _ = entries_of(tmp_path / "j")
+    assert [entry["n"] for entry in read] == [None, None]
+    assert read[0]["m"] == [None, 1.5]
+
+
 def test_reading_from_an_entry_on_leaves_out_what_was_before(tmp_path: Path) -> None:
     path = tmp_path / "journal.ndjson"
     with Journal(path) as journal:
@@ -122,6 +141,52 @@ def test_a_full_disk_is_named_in_one_line() -> None:
         journal.append({"record": "phase"})
     assert "/dev/full: no space left on the device" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From now on a disk with as many bytes as the list says, and what the journal has in reserve."""
+    room: list[int] = []
+    write, release = os.write, Journal._release
+
+    def take(fd: int, line: bytes) -> int:
+        if room and room[0] < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if room:
+            room[0] -= len(line)
+        return write(fd, line)
+
+    def give_back(journal: Journal) -> None:
+        if journal._reserve is not None:
+            room[0] += os.fstat(journal._reserve.fileno()).st_size
+        release(journal)
+
+    monkeypatch.setattr(os, "write", take)
+    monkeypatch.setattr(Journal, "_release", give_back)
+    return room
+
+
+def test_records_of_the_end_fit_on_a_full_disk_and_events_do_not(tmp_path: Path, full_disk: list[int]) -> None:
+    event = json.dumps({"type": "interval", "fill": "x" * 1000}).encode()
+    with Journal(tmp_path / "j") as journal:
+        full_disk.append(2_000)
+        for number in range(100):
+            with suppress(DatasetError):
+                journal.append_event("client1", number, event)
+        journal.append({"record": "trial-end", "error": {"message": "no space" * 50}})
+        journal.append({"record": "run-end"})
+        assert full_disk[0] > 0
+    read, torn, damaged = entries_of(tmp_path / "j")
+    assert [entry.get("record") for entry in read] == [None, "trial-end", "run-end"]
+    assert (torn, damaged) == (False, 0)
+
+
+def test_reserve_leaves_no_file(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        assert journal._reserve is not None
+        assert os.fstat(journal._reserve.fileno()).st_size == 16 * 1024
+        assert [path.name for path in tmp_path.iterdir()] == ["j"]
+    assert journal._reserve is None
 
 
 LIMITED_WRITER = """

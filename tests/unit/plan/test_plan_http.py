@@ -189,6 +189,10 @@ MISTAKES = [
         "headers:\n      - {name: Cookie, value: hunter2}",
         "plan.yaml:7: tests.load.headers.Cookie.value: Cookie is a secret",
     ),
+    (
+        "headers:\n      - {name: X-Auth-Key, value: hunter2}",
+        "plan.yaml:7: tests.load.headers.X-Auth-Key.value: X-Auth-Key is a secret",
+    ),
     ("headers: [{name: A}]", "tests.load.headers.A.value: A needs either a value or a secret"),
     ("method: CONNECT", "tests.load.method: CONNECT opens a tunnel and cannot be measured as a request"),
     ("connections: 0", "tests.load.connections: 0 is too small; at least 1"),

@@ -13,6 +13,7 @@ from sample_runs import GENERATOR_LIMITED, gateway_run, many_trials, one_result
 import leadline.analysis
 import leadline.kinds
 from leadline.analysis.advice import ADVICE
+from leadline.analysis.machine_rules import MACHINE_REASONS, RULES_OFF
 from leadline.analysis.model import Reason, Summary, Validity, Verdict
 from leadline.report import measurement, run_renderables
 from leadline.report.reason_groups import reason_groups
@@ -53,6 +54,17 @@ WITHOUT_ADVICE = {
     "unanswered",
     "unsynchronised-clock",
 }
+
+JUDGED_ANYWHERE = {
+    *("clients-missing", "clients-never-tried", "clients-unfinished", "no-clients-reported", "connections-lost"),
+    *("ended-early", "flows-broken-off", "flows-not-started", "hosts-without-figures", "no-steady-window"),
+    *("gateway-counters-unknown", "gateway-not-crossed", "gateway-shares-cpus", "journal-damaged"),
+    *("no-generator-figures", "no-receiver-figures", "sender-side-figure", "no-repeat-done", "nothing-answered"),
+    *("nothing-came-through", "path-mtu-too-small", "repeats-disturbed", "repeats-failed", RULES_OFF),
+    # Of searches: they follow from how each trial was judged.
+    *("generator-limited-trials", "highest-rate-held", "search-budget", "trials-disturbed", "too-few-clients"),
+}
+"""Reasons that hold whatever the machine does."""
 
 
 def shown(*renderables: RenderableType | None, width: int = 80) -> str:
@@ -187,6 +199,16 @@ def test_every_reason_against_a_result_has_advice() -> None:
     assert {"gateway-not-crossed", "hosts-without-figures", "journal-damaged", "sends-late"} <= made
     # What others name by a variable is in the modules that define it.
     assert made - set(ADVICE) - WITHOUT_ADVICE == set()
+
+
+def test_every_reason_belongs_to_the_machine_or_not() -> None:
+    """A new reason has to say whether it may depend on what else the machine does."""
+    folders = [Path(package.__path__[0]) for package in (leadline.analysis, leadline.kinds)]
+    made = codes_in([path for folder in folders for path in folder.rglob("*.py")]) | set(ADVICE)
+    unsorted = made - MACHINE_REASONS - JUDGED_ANYWHERE - WITHOUT_ADVICE
+    assert unsorted == set(), "name them in analysis.machine_rules.MACHINE_REASONS or here"
+    assert made >= MACHINE_REASONS | JUDGED_ANYWHERE - {"too-few-clients"}
+    assert MACHINE_REASONS.isdisjoint(JUDGED_ANYWHERE)
 
 
 @pytest.mark.parametrize("code", sorted(ADVICE))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from packed_pages import with_open_cases
 from rich.console import Console, RenderableType
 from sample_runs import GENERATOR_LIMITED, VALID, doubted, gateway_run, many_trials, one_result
 
-from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, Validity, Verdict
-from leadline.report import figures_table, measurement, run_renderables
+from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, TrialResult, Validity, Verdict
+from leadline.report import figures_table, measurement, render_html, run_renderables
 from leadline.report.host_statistics import gateway_rows
 
 
@@ -237,6 +238,29 @@ def test_service_and_lateness_stand_below_latency() -> None:
     text = shown(measurement(one_result("http"), verbose=True))
     assert line_with(text, "  late ", "270 µs").split()[1:3] == ["3.15", "µs"]
     assert text.index("  latency") < text.index("  service") < text.index("  late ")
+
+
+def test_log_of_a_daemon_is_shown_once() -> None:
+    """The daemon ended in each trial, and in the test that ran then; its log differs by times only."""
+    run = gateway_run()
+
+    def failed(trial: TrialResult, error: str) -> TrialResult:
+        return replace(
+            trial,
+            status="failed",
+            error=error,
+            tests=tuple(replace(test, status="failed", error=error) for test in trial.tests),
+        )
+
+    trials = tuple(
+        failed(trial, f"the daemon exited with 1; its log ends: no memory at {number}")
+        for number, trial in enumerate(run.trials)
+    )
+    broken = replace(run, trials=trials)
+    text = shown(*run_renderables(broken), width=160)
+    assert text.count("the daemon exited with 1") == len(trials) and text.count("its log ends: no memory at 0") == 1
+    assert text.count("its log ends") == 1
+    assert with_open_cases(render_html(broken)).count("its log ends") == 1
 
 
 def test_a_failed_measurement_names_its_error() -> None:

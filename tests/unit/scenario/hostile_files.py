@@ -52,6 +52,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     ),
     "deep.jmx": lambda: b"<jmeterTestPlan>" + b"<hashTree>" * 100_000,
     "wide.jmx": lambda: b"<jmeterTestPlan><hashTree>" + b"<a/><hashTree/>" * 40_000 + b"</hashTree></jmeterTestPlan>",
+    "pieces.jmx": lambda: _jmx(get("/")).replace(b"</jmeterTestPlan>", b"x<!-- -->" * 200_000 + b"</jmeterTestPlan>"),
     "samplers.jmx": lambda: _jmx(*(get(f"/{number}") for number in range(500))),
     "attributes.jmx": lambda: b"<jmeterTestPlan " + b" ".join(b"a%d='1'" % number for number in range(20_000)) + b"/>",
     "long-attribute.jmx": lambda: _jmx(get("/" + "a" * 4_000_000)),

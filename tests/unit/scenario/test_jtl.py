@@ -52,6 +52,22 @@ def test_answered_request_has_all_of_jmeters_columns() -> None:
     ]  # fmt: skip
 
 
+def test_no_cell_is_a_formula() -> None:
+    """Names, URLs and messages are those of a file or of a server."""
+    batch: SampleBatch = {
+        **BATCH,
+        "names": [{**BATCH["names"][0], "name": "=HYPERLINK(1)"}, BATCH["names"][1]],
+        "failures": [
+            {"row": 2, "cause": "x", "message": "y\r\n=1"},
+            {"row": 3, "cause": "check_x", "message": "\t@SUM(1)"},
+        ],
+    }
+    found = list(csv.DictReader(io.StringIO(HEADER + jtl_text(batch, ["readers", "buyers"]))))
+    assert len(found) == 5
+    assert {row["label"] for row in found[:4]} == {"'=HYPERLINK(1)"}
+    assert found[3]["failureMessage"] == "'\t@SUM(1)"
+
+
 def test_failures_say_what_jmeter_says_of_statuses_of_connections_and_of_checks() -> None:
     results = [
         (row["responseCode"], row["responseMessage"], row["success"], row["failureMessage"]) for row in rows()[1:4]

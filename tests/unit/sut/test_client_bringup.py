@@ -195,6 +195,17 @@ async def test_a_gateway_that_dies_meanwhile_is_the_cause(tmp_path: Path) -> Non
         await unless_dead(daemons, plan.daemon, never.wait())
 
 
+async def test_a_log_line_that_the_message_quotes_is_not_repeated(tmp_path: Path) -> None:
+    _, daemons, [plan] = setting(tmp_path, FakeAgent("gateway"))
+    await daemons.start(plan.daemon)
+    plan.daemon.log.write_text("reads its options\nOptions error: no such cipher\nuse --help\n")
+    said = await daemons.with_log_end(plan.daemon, "it refuses its options: Options error: no such cipher")
+    assert said.count("no such cipher") == 1
+    assert said.endswith("no such cipher; its log ends: reads its options | use --help")
+    plan.daemon.log.write_text("Options error: no such cipher\n")
+    assert await daemons.with_log_end(plan.daemon, "Options error: no such cipher") == "Options error: no such cipher"
+
+
 async def test_work_ends_as_itself_while_the_gateway_lives(tmp_path: Path) -> None:
     _, daemons, [plan] = setting(tmp_path, FakeAgent("gateway"))
     await daemons.start(plan.daemon)

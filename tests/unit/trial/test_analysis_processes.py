@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -13,8 +15,8 @@ import pytest
 
 from leadline.dataset import Journal, RunFolder
 from leadline.registry import KINDS
-from leadline.trial import analysis_processes, conclude
-from leadline.trial.journal_stretches import Read
+from leadline.trial import analysis_processes, conclude, conclusion
+from leadline.trial.journal_stretches import Read, ReadStretch, Stretch, read_stretch
 from waiting import until
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analysis")]
@@ -91,6 +93,26 @@ def test_findings_and_tables_of_other_processes_are_the_same(
     monkeypatch.setattr(analysis_processes, "_LEAST_JOURNAL_BYTES", 0)
     assert conclude(folder).problems == ()
     assert made(folder) == expected
+
+
+def test_stretches_are_read_without_the_library_for_tables(
+    folder: RunFolder, expected: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for table in folder.path.glob("*.parquet"):
+        table.unlink()
+    monkeypatch.setitem(sys.modules, "polars", None)
+
+    @contextmanager
+    def read_here(_: int | None) -> Iterator[Read]:
+        def read(stretch: Stretch) -> Callable[[], ReadStretch]:
+            found = read_stretch(stretch)
+            return lambda: found
+
+        yield read
+
+    monkeypatch.setattr(conclusion, "analysis_processes", read_here)
+    assert conclude(folder).problems == ()
+    assert made(folder) == {"findings": expected["findings"]}
 
 
 @pytest.mark.usefixtures("damaged_journals")

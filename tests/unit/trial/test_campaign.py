@@ -41,6 +41,53 @@ def test_the_manifest_is_enough_to_run_it_again(tmp_path: Path) -> None:
     assert manifest["seed"] == load_plan(tmp_path / "plan.yaml").seed
 
 
+SECRET_PLAN = """\
+name: small
+topology: remote-access
+lab: {link: {rate: 1gbit}}
+sut: {kind: route}
+axes:
+  tests.load.path: [/?token=t0ken-1, /?token=t0ken-2]
+tests:
+  - {name: load, kind: http, duration: 1s, path: /?x=1}
+  - name: more
+    kind: http
+    duration: 1s
+    urls: ["weight=2 POST /a?page=1&api_key=t0ken-3"]
+    headers: [{name: X-Auth-Key, secret: $AUTH_KEY}, {name: X-Amz-Credential, value: shown-1}]
+    keep_headers: [X-Amz-Credential, sig]
+  - {name: users, kind: scenario, file: users.yaml, params: {password: t0ken-4, page: "1"}}
+"""
+
+
+def test_secrets_of_a_plan_are_in_none_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own text, the command line, the cases' names and their tests; also after the conclusion."""
+    monkeypatch.setenv("AUTH_KEY", "t0ken-5")
+    (tmp_path / "plan.yaml").write_text(SECRET_PLAN)
+    scenario = "base: http://${param('server')}:${param('port')}\nload: {users: 1, iterations: 1}\nget: /?q=1\n"
+    (tmp_path / "users.yaml").write_text(scenario)
+    overrides = ["tests.load.duration=2s", "tests.users.params.pin=t0ken-6"]
+    plan = load_plan(tmp_path / "plan.yaml", overrides)
+    assert [case.tests[0].model_copy().path for case in plan.cases] == ["/?token=t0ken-1", "/?token=t0ken-2"]  # type: ignore[attr-defined]
+    argv = ["leadline", "run", "plan.yaml", *(word for one in overrides for word in ("--set", one))]
+    folder = Campaign(plan, plan.cases, tmp_path / "runs", argv).prepare()
+    manifest = folder.read_manifest()
+    conclude(folder)
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    assert {"run.json", "findings.json", "report.html"} <= {path.name for path in files}
+    assert [path.name for path in files if b"t0ken" in path.read_bytes()] == []
+    assert [case["parameters"] for case in manifest["cases"]] == [
+        {"tests.load.path": "/?token=*** #1"},
+        {"tests.load.path": "/?token=*** #2"},
+    ]
+    assert manifest["command"].endswith("--set tests.load.duration=2s --set 'tests.users.params.pin=***'")
+    load, more, users = manifest["cases"][0]["tests"]
+    assert (load["path"], more["urls"][0]["path"]) == ("/?token=***", "/a?page=1&api_key=***")
+    assert more["headers"][1] == {"name": "X-Amz-Credential", "value": "shown-1"}
+    assert users["params"] == {"password": "***", "page": "1", "pin": "***"}
+    assert "duration: 1s, path: /?x=1" in manifest["plan_text"] and "secret: $AUTH_KEY" in manifest["plan_text"]
+
+
 def test_what_cannot_be_written_is_a_problem_and_no_half_of_it_stays(tmp_path: Path) -> None:
     folder = prepared(tmp_path)
     with Journal(folder.journal_path) as journal:

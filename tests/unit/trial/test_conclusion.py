@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from leadline.analysis import analyse
 from leadline.analysis.findings_json import FINDINGS_SCHEMA, decode_findings, encode_findings
 from leadline.cli import report, results
 from leadline.dataset import Journal, JournalReader, RunFolder, read_journal
+from leadline.dataset.atomic import storage_error
 from leadline.errors import DatasetError
 from leadline.trial import conclude, conclusion, read_findings
 
@@ -105,6 +108,33 @@ def test_findings_of_another_version_are_refused_in_one_line(folder: RunFolder, 
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("number", "said"), [(b"1e400", "beyond the range of numbers"), (b"NaN", "NaN")])
+def test_findings_with_a_number_that_is_none_are_refused_with_its_place(
+    folder: RunFolder, number: bytes, said: str
+) -> None:
+    conclude(folder)
+    whole = folder.findings_path.read_bytes()
+    folder.findings_path.write_bytes(re.sub(rb'"value":[0-9.]+', b'"value":' + number, whole, count=1))
+    folder.journal_path.unlink()
+    with pytest.raises(DatasetError, match=rf"findings\.json is damaged: run\..*value is {said}; it can be made again"):
+        read_findings(folder)
+
+
+@pytest.mark.usefixtures("damaged_journals")
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e400", "9" * 400])
+def test_journal_with_a_number_that_is_none_is_named_in_one_line(
+    folder: RunFolder, number: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = folder.journal_path.read_text().splitlines()
+    place = next(place for place, line in enumerate(lines) if '"started"' in line or '"finished"' in line)
+    lines[place] = re.sub(r'("t_ns":|"elapsed_ns":|"at_ns":)\d+', rf"\g<1>{number}", lines[place])
+    folder.journal_path.write_text("\n".join(lines) + "\n")
+    assert results.command([folder.path]) == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert re.search(r"1 of \d+ lines of the journal could not be read \(1 garbled\)", line)
+    assert conclude(folder).analysis.journal.garbled == 1
+
+
 def test_findings_are_of_the_journal_as_it_is(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     conclude(folder)
     monkeypatch.setattr(conclusion, "analyse", lambda *_: pytest.fail("the findings are there"))
@@ -140,6 +170,31 @@ def test_tables_that_fail_leave_the_findings_and_the_page(folder: RunFolder, mon
     assert not (folder.path / "samples.parquet").exists()
 
 
+def test_without_polars_a_report_has_all_but_the_tables_and_says_how_to_make_them(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    outcome = conclude(folder)
+    assert outcome.problems == ()
+    assert outcome.left_out == (
+        f"no parquet tables: polars is not installed; `pip install polars`, then `leadline report {folder.path}` "
+        "writes them",
+    )
+    assert outcome.analysis == analyse(folder.read_manifest(), read_journal(folder.journal_path))
+    assert folder.findings_path.exists() and folder.report_path.exists()
+    assert not list(folder.path.glob("*.parquet"))
+    assert report.command([folder.path]) == 0
+    assert capsys.readouterr().err.count("no parquet tables") == 1
+
+
+def test_tables_of_an_earlier_report_are_called_that(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conclude(folder).left_out == ()
+    assert {path.name for path in folder.path.glob("*.parquet")} == set(TABLES)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    (said,) = conclude(folder).left_out
+    assert said.startswith("the parquet tables are of an earlier report: polars is not installed")
+
+
 @pytest.mark.processes
 def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) -> None:
     program = str(Path(__file__).resolve().parents[1] / "imported_modules.py")
@@ -151,3 +206,17 @@ def test_a_report_imports_neither_lab_nor_systems_under_test(folder: RunFolder) 
     roots = ("leadline.lab", "leadline.sut", "leadline.trial.campaign", "pyroute2", "cryptography")
     assert [name for name in modules if name.startswith(roots)] == []
     assert folder.findings_path.exists()
+
+
+def test_full_disk_is_one_problem_with_the_way_on(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, _: object) -> None:
+        raise storage_error(path, OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(conclusion, "replace", full)
+    monkeypatch.setattr(
+        "leadline.dataset.tables.TableWriter.take", lambda *_: full(folder.path / "samples.parquet", None)
+    )
+    (problem,) = conclude(folder).problems
+    assert problem.endswith(
+        f"no space left on the device; free some space, then `leadline report {folder.path}`: everything before is kept"
+    )

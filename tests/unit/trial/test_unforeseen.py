@@ -89,7 +89,7 @@ def test_a_journal_that_cannot_be_written_still_ends_the_run(run: Any) -> None:
     folder, problems = run(ExceptionGroup("tasks", [KeyError("flows"), DatasetError("no space left")]))
     assert problems == ("no space left",)
     assert [end["status"] for end in records(folder, "run-end")] == ["failed"]
-    assert records(folder, "trial-end") == []
+    assert [(end["trial"], end["error"]["code"]) for end in records(folder, "trial-end")] == [("c01/1", "dataset")]
 
 
 def test_no_secret_gets_into_a_traceback_or_a_journal(run: Any) -> None:

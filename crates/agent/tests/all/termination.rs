@@ -1,6 +1,8 @@
 //! The agent's end: soon, whatever it is doing, and with every process that it started.
 
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{gone, process, rr, target, target_of, tcp, until, Agent};
@@ -46,6 +48,55 @@ fn stubborn(agent: &mut Agent) -> Vec<u32> {
 #[test]
 fn an_idle_agent_ends_with_its_input() {
     ends_soon(&mut Agent::start());
+}
+
+/// 20 ticks of silence take a second.
+const SHORT_TICKS: (&str, &str) = ("LEADLINE_PEER_PATIENCE_MS", "50");
+
+fn with_short_ticks() -> Agent {
+    Agent::spawn(Command::new(env!("CARGO_BIN_EXE_leadline-agent")).env(SHORT_TICKS.0, SHORT_TICKS.1))
+}
+
+#[test]
+fn ends_with_all_its_processes_when_the_controller_falls_silent() {
+    let mut agent = with_short_ticks();
+    agent.send(&json!({"type": "heartbeat"}));
+    let pids = stubborn(&mut agent);
+    // Its stdin stays open, as where the network is cut.
+    let (status, _) = agent.ended();
+    assert_eq!(status.code(), Some(0));
+    until("its processes' end", || pids.iter().all(|pid| gone(*pid)).then_some(()));
+}
+
+#[test]
+fn ends_when_the_controller_falls_silent_and_takes_no_events() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leadline-agent"))
+        .env(SHORT_TICKS.0, SHORT_TICKS.1)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut commands = "{\"type\": \"heartbeat\"}\n".to_owned();
+    // Fewer bytes than a pipe holds ask for more than one holds: the agent's writer waits.
+    for id in 0..1500 {
+        commands += &format!("{{\"type\":\"inspect\",\"id\":{id}}}\n");
+    }
+    let stdin = child.stdin.as_mut().unwrap();
+    stdin.write_all(commands.as_bytes()).unwrap();
+    let status = until("its end", || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn waits_for_commands_of_a_controller_that_sends_no_heartbeat() {
+    let mut agent = with_short_ticks();
+    let mut beats = 0;
+    // They take three seconds, which are 60 ticks.
+    agent.wait("heartbeats", |event| {
+        beats += u32::from(matches!(event, Event::Heartbeat { .. }));
+        (beats == 4).then_some(())
+    });
+    ends_soon(&mut agent);
 }
 
 #[test]

@@ -20,12 +20,12 @@ from leadline.kinds.http.parts import (
     HttpEntry,
     HttpHeader,
     checked_proxy,
-    is_secret_header,
     path_and_query,
     proxy_secret,
     split_entry,
 )
-from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileInput, Secret, one_line
+from leadline.masking import HIDDEN, is_secret_name, mask_text
+from leadline.plan.external_inputs import MOST_BYTES, FileInput, Secret, one_line
 
 T = TypeVar("T")
 
@@ -46,6 +46,12 @@ class Origin:
     def effective_port(self) -> int:
         """The port to connect to."""
         return self.port or (443 if self.scheme == "https" else 80)
+
+    @property
+    def url(self) -> str:
+        """The URL that names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}{'' if self.port is None else f':{self.port}'}{self.path}"
 
     def is_at(self, other: Origin) -> bool:
         """Whether both have the same scheme, host and port."""
@@ -87,8 +93,9 @@ def _header(text: str) -> HttpHeader:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
     if not colon or not name:
-        raise InputError(f"--header {text!r} is not 'NAME: VALUE'", hint="write 'Name: value'")
-    if value and is_secret_header(name):
+        shown = f"{text.split(maxsplit=1)[0]} {HIDDEN}" if is_secret_name(text) and " " in text.strip() else text
+        raise InputError(f"--header {shown!r} is not 'NAME: VALUE'", hint="write 'Name: value'")
+    if value and is_secret_name(name):
         held = Secret(HIDDEN, _or_input_error(lambda: one_line(value, name), "--header"))
         return _or_input_error(lambda: HttpHeader(name=name, secret=held), "--header")
     return _or_input_error(lambda: HttpHeader(name=name, value=value), "--header")
@@ -213,7 +220,8 @@ def _or_input_error(read: Callable[[], T], where: str) -> T:
 
 def _without_credentials(url: str) -> str:
     """A URL without its credentials, for messages."""
-    return url if "@" not in url else f"{url.partition('://')[0]}://{HIDDEN}@{url.rpartition('@')[2]}"
+    shown = url if "@" not in url else f"{url.partition('://')[0]}://{HIDDEN}@{url.rpartition('@')[2]}"
+    return mask_text(shown)
 
 
 _TCP_FLAGS = frozenset({"delay", "fast-open"})

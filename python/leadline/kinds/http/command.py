@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from leadline.cli import single_args
 from leadline.cli.kind_command import measure
+from leadline.cli.no_host import IPV4, IPV6, own_server, refuse_without_host
 from leadline.errors import InputError
 from leadline.kinds.http import args
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.options import COMMAND
+from leadline.masking import mask_text
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
@@ -21,10 +25,12 @@ if TYPE_CHECKING:
 
 def run(options: Mapping[str, Any]) -> int:
     """Run the measurement that the options describe (by their names in code), print it, and return the exit code."""
-    test, load, output = parse_options(options)
-    if output.find_rate is not None:
-        return _search(test, load, output.find_rate, output)
-    return measure(test, load, output)
+    read = parse_options(options)
+    with read.serving() as aimed:
+        load, output = aimed.load, aimed.output
+        if output.find_rate is not None:
+            return _search(read.test, load, output.find_rate, output)
+        return measure(read.test, load, output)
 
 
 def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputOptions) -> int:
@@ -38,8 +44,46 @@ def _search(test: HttpTest, load: HttpWorkload, conditions: str, output: OutputO
     return run_search.finish(HttpSearchTarget(test, load, read, ["leadline", *sys.argv[1:]]), output)
 
 
-def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, OutputOptions]:
-    """The test, its load and its output, from the options by their names in code.
+@dataclass(frozen=True, slots=True)
+class HttpArgs:
+    """The options of one measurement, read and checked."""
+
+    test: HttpTest
+    origin: args.Origin
+    """The server's; without a URL, the loopback's, whose port `serving` finds."""
+    family: Literal["v4", "v6"] | None
+    output: OutputOptions
+
+    @property
+    def load(self) -> HttpWorkload:
+        """The load on that server."""
+        from leadline.kinds.http.workload import http_workload
+
+        return http_workload(self.test, self.origin.host, self.origin.port, self.family)
+
+    @contextmanager
+    def serving(self) -> Iterator[HttpArgs]:
+        """Give these options a server: without a URL, this machine's own while the block runs."""
+        if self.output.target:
+            yield self._checked_by_second_tool()
+            return
+        output = self.output
+        with own_server(ipv6=self.family == "v6", is_document=output.is_document, what="URL") as server:
+            origin = replace(self.origin, port=server.http_port)
+            own = replace(self, origin=origin, output=replace(output, target=origin.url))
+            yield own._checked_by_second_tool()
+
+    def _checked_by_second_tool(self) -> HttpArgs:
+        """Add the command lines of the second tool, which name the server."""
+        from leadline.trial.workloads import Server
+
+        port = self.origin.effective_port
+        server = Server(self.origin.host, family=self.family or "any", http_port=port, https_port=port)
+        return replace(self, output=replace(self.output, second_tool=single_args.second_tool(self.test, server)))
+
+
+def parse_options(options: Mapping[str, Any]) -> HttpArgs:
+    """The test, its server and its output, from the options by their names in code.
 
     Raises:
 
@@ -49,10 +93,10 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
     with mistakes:
         _check(options)
     with mistakes:
-        origin = args.parse_origin(options["url"])
+        origin = _own_origin(options) if options["url"] is None else args.parse_origin(options["url"])
         test = single_args.parse(HttpTest, _test_values(options, origin), COMMAND.flags)
     with mistakes:
-        interval_ms = single_args.interval(options["interval"])
+        interval_ms = single_args.interval(options)
     with mistakes:
         precision = single_args.precision(options)
     with mistakes:
@@ -62,13 +106,8 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
     mistakes.raise_all()
     if family and test.unix_socket is not None:
         raise InputError(f"--ip{family} and --unix-socket exclude each other", hint="a Unix socket has no address")
-    from leadline.kinds.http.workload import http_workload
-    from leadline.trial.workloads import Server
-
-    port = origin.effective_port
-    server = Server(origin.host, family=family or "any", http_port=port, https_port=port)
     output = single_args.OutputOptions(
-        options["url"],
+        mask_text(options["url"] or "", test.keep_headers),
         options["json"],
         options["out"],
         options["target"] or [],
@@ -80,10 +119,20 @@ def parse_options(options: Mapping[str, Any]) -> tuple[HttpTest, HttpWorkload, O
         interval_ms=interval_ms,
         precision=precision,
         verbose=options["verbose"],
-        second_tool=single_args.second_tool(test, server),
     )
     single_args.refuse_with_precision(output)
-    return test, http_workload(test, origin.host, origin.port, family), output
+    return HttpArgs(test, origin, family, output)
+
+
+def _own_origin(options: Mapping[str, Any]) -> args.Origin:
+    """The origin of this machine's own server, whose port is not known yet.
+
+    Raises:
+        InputError: an option concerns the way to another server.
+    """
+    ways = [option for option in COMMAND.options if option.panel == "TLS" or option.flag in _WAYS_TO_URL]
+    refuse_without_host({f"--{way.flag}": options[way.name] not in (None, way.default) for way in ways}, "URL")
+    return args.Origin("http", IPV6 if options["ipv6"] else IPV4, None, "/")
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -119,3 +168,6 @@ def _test_values(options: Mapping[str, Any], origin: args.Origin) -> dict[str, A
         raise InputError(f"--{flag} with an http:// URL", hint="TLS is for https:// URLs")
     path = None if entries is not None else origin.path or "/"
     return {"name": "http", "scheme": origin.scheme, "path": path, "urls": entries, "proxy": proxy, **found}
+
+
+_WAYS_TO_URL = frozenset({"bind", "proxy", "resolve", "unix-socket"})

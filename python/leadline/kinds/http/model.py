@@ -24,9 +24,10 @@ from leadline.kinds.http.parts import (
     path_and_query,
     request_method,
 )
+from leadline.masking import HIDDEN, is_secret_name, mask_text, secret_values
 from leadline.plan import rate
 from leadline.plan.base_test import Conflict
-from leadline.plan.external_inputs import HIDDEN, MOST_BYTES, FileContent, FileInput, FileText, SecretText
+from leadline.plan.external_inputs import MOST_BYTES, FileContent, FileInput, FileText, SecretText
 from leadline.plan.field_types import (
     DurationMs,
     Items,
@@ -79,6 +80,8 @@ class HttpTest(SpreadTest):
     """Request method."""
     headers: Items[HttpHeader] = ()
     """Additional header fields, in order."""
+    keep_headers: Items[str] = ()
+    """Names of header fields and parameters whose values are shown although the names are those of secrets."""
     body: str | None = Field(default=None, repr=False)
     """Request body."""
     body_file: FileContent | None = None
@@ -167,6 +170,7 @@ class HttpTest(SpreadTest):
     def _agrees_with_itself(self) -> Iterator[PydanticCustomError]:
         for at, text, hint in _conflicts(self):
             yield validation_error(text, at=(at,), hint=hint)
+        yield from _exposed_headers(self)
         yield from search_errors(self, self.search, self.rate_per_s, self.number)
         if self.start_spread_ms and isinstance(self.rate_per_s, tuple):
             text = "a client that starts later would begin in the middle of a stage"
@@ -177,6 +181,35 @@ class HttpTest(SpreadTest):
     @field_serializer("body")
     def _body_is_not_shown(self, body: str | None) -> str | None:
         return body and HIDDEN
+
+    @field_serializer("path")
+    def _masked_path(self, path: str) -> str:
+        return mask_text(path, self.keep_headers)
+
+    @field_serializer("urls")
+    def _masked_urls(self, urls: Items[HttpEntry]) -> list[dict[str, Any]]:
+        return [{**entry.model_dump(), "path": self._masked_path(entry.path)} for entry in urls]
+
+    @field_serializer("script_args")
+    def _masked_arguments(self, script_args: Items[str]) -> list[str]:
+        return [mask_text(argument, self.keep_headers) for argument in script_args]
+
+    @field_serializer("headers")
+    def _masked_headers(self, headers: Items[HttpHeader]) -> list[dict[str, Any]]:
+        return [
+            header.model_dump() if self.is_hidden(header.name) else {"name": header.name, "value": header.text}
+            for header in headers
+        ]
+
+    def is_hidden(self, name: str) -> bool:
+        """Whether the secret value of a header field of this name is hidden."""
+        return name.casefold() not in {kept.casefold() for kept in self.keep_headers}
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields, with secrets masked."""
+        for name, value in super().__repr_args__():
+            is_masked = name in ("path", "urls", "script_args")
+            yield name, mask_text(repr(value), self.keep_headers) if is_masked else value
 
     @property
     def request_target(self) -> str:
@@ -202,9 +235,16 @@ class HttpTest(SpreadTest):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not be written to any file."""
-        secrets = (self.basic, self.bearer, self.proxy, *(header.secret for header in self.headers))
+        headers = (header.secret for header in self.headers if self.is_hidden(header.name))
+        secrets = (self.basic, self.bearer, self.proxy, *headers)
         hidden = (secret.value for secret in secrets if secret is not None and secret.value != secret.shown)
-        return (*hidden, self.body or "")
+        targets = (self.path, *(entry.path for entry in self.urls), *self.script_args)
+        return (*hidden, self.body or "", *secret_values(targets, self.keep_headers))
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of header fields and parameters that are shown all the same."""
+        return self.keep_headers
 
     @property
     def needs_https(self) -> bool:
@@ -253,6 +293,17 @@ def _conflicts(test: HttpTest) -> Iterator[Conflict]:
         yield "urls" if test.urls else "body", f"the requests take {mebi}", f"at most {MOST_BYTES // 2**20} MiB"
 
 
+def _exposed_headers(test: HttpTest) -> Iterator[PydanticCustomError]:
+    """Secret headers whose values a plan would show."""
+    for index, header in enumerate(test.headers):
+        if header.value and is_secret_name(header.name, test.keep_headers):
+            yield validation_error(
+                f"{header.name} is a secret and must not be in a plan",
+                at=("headers", index, "value"),
+                hint="write secret: '@FILE' or '$VARIABLE' instead of value, or its name in keep_headers",
+            )
+
+
 def _second_tool_conflicts(test: HttpTest) -> Iterator[tuple[str, str]]:
     """Why the second tool cannot send the same load: the mistake, and the advice."""
     if test.cross_check is None:
@@ -260,8 +311,10 @@ def _second_tool_conflicts(test: HttpTest) -> Iterator[tuple[str, str]]:
     given = {name for name in test.model_fields_set if getattr(test, name) != type(test).model_fields[name].default}
     for name in sorted(given & _NOT_REPEATED):
         yield f"the test has {_words(name)}", f"leave out {_words(name)}, or cross_check"
-    if any(header.secret is not None for header in test.headers):
+    if any(header.secret is not None and test.is_hidden(header.name) for header in test.headers):
         yield "a command line would show the secret header", "leave it out, or leave out cross_check"
+    if any(secret_values([test.path], test.keep_headers)):
+        yield "a command line would show the secret parameter", "leave it out, or leave out cross_check"
     if test.tls not in (None, HttpTls(), HttpTls(verify=False)):
         yield "the test has TLS options", "leave them out, except verify: false, or leave out cross_check"
     if test.cross_check == "ab" and test.threads > 1:

@@ -44,7 +44,12 @@ TLS_TRUST = (
 _DURATION = option_field(HttpTest, "duration").default
 
 _ROWS = (
-    Option((), "http:// or https://HOST[:PORT]/PATH", required=True, metavar="URL", parameter="url"),
+    Option(
+        (),
+        "http:// or https://HOST[:PORT]/PATH. Default: this machine's loopback, with a server of its own.",
+        metavar="URL",
+        parameter="url",
+    ),
     Option(
         (),
         "After --: arguments of the script's init().",
@@ -100,6 +105,13 @@ _ROWS = (
             key="headers",
             metavar="'NAME: VALUE'",
             read=args.headers,
+        ),
+        Option(
+            ("--keep-header",),
+            "Show the value of this header field or parameter in files and output, although its name is that of a "
+            "secret; repeatable.",
+            key="keep_headers",
+            metavar="NAME",
         ),
         Option(("--body",), "Request body.", key="body", metavar="TEXT"),
         Option(
@@ -228,7 +240,7 @@ _ROWS = (
         ),
         o.cross_check(HttpTest),
         *o.PRECISION,
-        Option(("-i", "--interval"), "Print figures at this interval: 1s.", metavar="TIME"),
+        o.INTERVAL,
         Option(("--json",), "Print one JSON document; progress goes to stderr.", type=bool, default=False),
         o.VERBOSE,
         o.OUT,
@@ -251,8 +263,9 @@ Without --rate, each connection sends its next request when the previous answer 
 --rate, each request is timed from when it was due (open loop).
 """,
     """\
-Example: leadline http http://192.0.2.7:8080/ -c 50 -d 10s
+Example: leadline http
 
+    leadline http http://192.0.2.7:8080/ -c 50 -d 10s
     leadline http http://192.0.2.7/ --rate 1000 --target 'latency_p99_us < 5000'
     leadline http http://192.0.2.7/ --rate 0:5000/30s,5000/60s -c 1000
     leadline http https://192.0.2.7/ --insecure --no-resume --no-keep-alive

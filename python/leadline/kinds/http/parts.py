@@ -21,9 +21,9 @@ from pydantic import (
     model_validator,
 )
 
+from leadline.masking import HIDDEN
 from leadline.plan import units
 from leadline.plan.external_inputs import (
-    HIDDEN,
     FileContent,
     FileInput,
     FileText,
@@ -35,11 +35,6 @@ from leadline.plan.external_inputs import (
     resolve_secret,
 )
 from leadline.plan.field_types import DurationMs, Items, PlanModel, SizeBytes, validation_error, within
-
-
-def is_secret_header(name: str) -> bool:
-    """Whether a field's value is kept out of everything that is stored."""
-    return _SECRET_HEADER.search(name) is not None
 
 
 def path_and_query(text: str) -> str:
@@ -86,9 +81,6 @@ class HttpHeader(PlanModel):
     def _has_one_value(self) -> Self:
         if (self.value is None) == (self.secret is None):
             raise validation_error(f"{self.name} needs either a value or a secret", at=("value",))
-        if self.value and is_secret_header(self.name):
-            hint = "write secret: '@FILE' or '$VARIABLE' instead of value"
-            raise validation_error(f"{self.name} is a secret and must not be in a plan", at=("value",), hint=hint)
         return self
 
     @property
@@ -293,7 +285,6 @@ def checked_proxy(proxy: Secret) -> Secret:
     return proxy
 
 
-_SECRET_HEADER = re.compile(r"authorization|cookie|token|secret|api-?key|password|session", re.ASCII | re.IGNORECASE)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _ENTRY = re.compile(
     r"(?:weight=([1-9]\d{0,6})\s+)?(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s+)?((?:/|https?://)\S*)(?:\s+@(\S.*))?",

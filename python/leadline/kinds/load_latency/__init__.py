@@ -178,7 +178,7 @@ class LoadLatency(Kind[LoadLatencyTest]):
     command = Command(
         LoadLatencyTest,
         "Measure how much latency grows under load (bufferbloat).\n\nThe load is TCP: up, down, and both ways.",
-        "Example: leadline load-latency 192.0.2.7 -d 20s",
+        "Example: leadline load-latency\n\n    leadline load-latency 192.0.2.7 -d 20s",
         position=5,
         rows=(
             o.HOST,

@@ -83,7 +83,7 @@ def run(values: Mapping[str, Any]) -> int:
         values["json"],
         values["out"],
         [*limits, *(values["target"] or [])],
-        interval_ms=single_args.interval(values["interval"]),
+        interval_ms=single_args.interval(values),
         aborting=aborting,
         verbose=values["verbose"],
         calibrate=False,  # its ceiling follows from the run itself

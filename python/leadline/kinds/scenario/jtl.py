@@ -7,13 +7,12 @@ row, without JMeter's further rows for each hop.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 from leadline.contract.records import SampleBatch, SampleFailure, SampleOpening, SampleTransaction
+from leadline.csv_rows import csv_text
 
 COLUMNS = (
     "timeStamp", "elapsed", "label", "responseCode", "responseMessage", "threadName", "dataType", "success",
@@ -26,9 +25,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 def jtl_text(samples: SampleBatch, groups: Sequence[str]) -> str:
     """The lines of a batch; `groups` are the names of the plan's groups in its order."""
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows(_rows(samples, groups))
-    return written.getvalue()
+    return csv_text(_rows(samples, groups), line_end="\n")
 
 
 def _rows(samples: SampleBatch, groups: Sequence[str]) -> list[list[Any]]:

@@ -21,8 +21,9 @@ from pydantic_core import PydanticCustomError
 
 from leadline.errors import InputError, PlanError
 from leadline.kinds.http.parts import TlsTrust
+from leadline.masking import HIDDEN, is_secret_name
 from leadline.plan.base_test import BaseTest
-from leadline.plan.external_inputs import HIDDEN, PlanText, from_text
+from leadline.plan.external_inputs import PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ class ScenarioTest(BaseTest):
     """Seed of all random values."""
     percentiles: Items[Percentile] = ()
     """Percentiles of latency and service time to report in addition to the usual ones."""
+    keep_headers: Items[str] = ()
+    """Names of header fields and parameters whose values are shown although the names are those of secrets."""
     single_requests: Literal["none", "all", "urls"] = "none"
     """Whether every request and transaction is kept by itself, in `requests.parquet`; with `urls`, its URL too."""
 
@@ -157,6 +160,11 @@ class ScenarioTest(BaseTest):
         return given if not length_ms else {**given, "file": loaded, key: shown}
 
     @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of header fields and parameters that are shown all the same."""
+        return self.keep_headers
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Values of parameters and variables whose names are those of secrets."""
         named = (*self.file.read.scenario.variables.items(), *self.params.items())
@@ -167,9 +175,7 @@ class ScenarioTest(BaseTest):
         return {name: HIDDEN if self._is_secret(name) else text for name, text in params.items()}
 
     def _is_secret(self, name: str) -> bool:
-        from leadline.scenario.lower_expressions import SECRET
-
-        return name in self.file.read.scenario.secrets or SECRET.search(name) is not None
+        return name in self.file.read.scenario.secrets or is_secret_name(name)
 
     @property
     def own_targets(self) -> tuple[str, ...]:

@@ -47,6 +47,13 @@ COMMAND = Command(
             "What a part that cannot run does: stop, or be left out and listed.",
             key="scripts",
         ),
+        Option(
+            ("--keep-header",),
+            "Show the value of this header field or parameter in files and output, although its name is that of a "
+            "secret; repeatable.",
+            key="keep_headers",
+            metavar="NAME",
+        ),
         Option(("--only-host",), "HAR: requests to this host alone; repeatable.", key="only_host", metavar="HOST"),
         Option(
             ("--no-correlate",),

@@ -1,6 +1,7 @@
 """The tree of a JMX file: elements, their properties, and the elements below them, each with its line.
 
-Owns the XML. A document type is refused, and with it entities; depth and number of elements are bounded. Pure.
+Owns the XML. A document type is refused, and with it entities; size, depth and number of elements are bounded, and
+the time to read grows with the size alone. Pure.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from dataclasses import dataclass, field
 
 from leadline.errors import PlanError
 
-DEEPEST = 200
-MOST_TAGS = 2_000_000
+MAX_BYTES = 16 * 2**20
+"""As much as an agent takes of a scenario in one message."""
+MAX_DEPTH = 200
+MAX_TAGS = 300_000
+"""Some twenty for each of the samplers of a large plan; reading so many takes some seconds."""
 
 
 @dataclass(slots=True)
@@ -108,6 +112,8 @@ def read_tree(content: bytes, file: str) -> Element:
     Raises:
         PlanError: it is not XML, not a test plan, has a document type, or is too deep or too large.
     """
+    if len(content) > MAX_BYTES:
+        raise PlanError(file, None, f"is too large; at most {MAX_BYTES // 2**20} MiB of a JMeter test plan")
     root = _Reader(file).read(content)
     if root.name != "jmeterTestPlan":
         raise PlanError(
@@ -137,6 +143,7 @@ class _Reader:
         self._parser.CharacterDataHandler = self._characters
         self._parser.StartDoctypeDeclHandler = self._refused
         self._stack: list[Tag] = [Tag("", {}, 1)]
+        self._texts: list[list[str]] = [[]]
         self._count = 0
 
     def read(self, content: bytes) -> Tag:
@@ -152,19 +159,22 @@ class _Reader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         line = self._parser.CurrentLineNumber
         self._count += 1
-        if len(self._stack) > DEEPEST:
-            raise PlanError(self._file, line, f"elements are nested deeper than {DEEPEST}")
-        if self._count > MOST_TAGS:
-            raise PlanError(self._file, line, f"more than {MOST_TAGS} elements are too many")
+        if len(self._stack) > MAX_DEPTH:
+            raise PlanError(self._file, line, f"elements are nested deeper than {MAX_DEPTH}")
+        if self._count > MAX_TAGS:
+            hint = "split the test plan"
+            raise PlanError(self._file, line, f"more than {MAX_TAGS:,} elements are too many", hint=hint)
         tag = Tag(name, attributes, line)
         self._stack[-1].tags.append(tag)
         self._stack.append(tag)
+        self._texts.append([])
 
     def _end(self, name: str) -> None:
-        self._stack.pop()
+        # Once for all pieces: expat begins another one after each comment, and at each line of a section.
+        self._stack.pop().text = "".join(self._texts.pop())
 
     def _characters(self, text: str) -> None:
-        self._stack[-1].text += text
+        self._texts[-1].append(text)
 
     def _refused(self, *_: object) -> None:
         line = self._parser.CurrentLineNumber

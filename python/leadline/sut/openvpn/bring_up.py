@@ -192,4 +192,6 @@ def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:
 async def _named(daemons: Daemons, server: Daemon, error: SutFailed) -> SutFailed:
     """The error of a server that did not start, with its cause in front if the log has one."""
     cause = log.cause(daemons.reported(server))
-    return SutFailed(f"{server.name} on {server.host}: {cause}{await daemons.log_end(server)}") if cause else error
+    if cause is None:
+        return error
+    return SutFailed(await daemons.with_log_end(server, f"{server.name} on {server.host}: {cause}"))
