@@ -41,6 +41,7 @@ from leadline.plan.limits import Limits
 from leadline.plan.repeats import PrecisionGoal
 from leadline.plan.targets import Target
 from leadline.report import repeated_measurement, test_headline
+from leadline.report.brief import deciding_reason, first_statement
 from leadline.statistics import stopping_confidence
 from leadline.trial import IntervalEnded, Single
 from leadline.trial.repeated import Repeats, measure_repeats
@@ -77,8 +78,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions, goal: Pre
         whole = document(repeats, summary, goal, test.kind, output.target)
         print_json({**whole, "cross_check": checked, "targets": judged})
     else:
-        print_all([repeated_measurement(summary, repeats.results, goal, asked, verbose=output.verbose)])
         print_cross_check(checked, output)
+        print_all([repeated_measurement(summary, repeats.results, goal, asked, verbose=output.verbose)])
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     if not repeats.is_precise and repeats.error is None:
@@ -142,8 +143,9 @@ class _Shown:
         if known:
             parts.append(f"  known: {known}")
         if last.status == "done" and not counts_as_repeat(last):
-            reasons = "; ".join(reason.text for reason in last.validity.reasons) or last.validity.verdict.value
-            parts.append(f"; runs again: {reasons}")
+            reason = deciding_reason(last.validity)
+            why = last.validity.verdict.value if reason is None else first_statement(reason.text)
+            parts.append(f"; runs again: {why}")
         if self.progress is not None and not self.progress.quiet:
             self.progress.note(Text.assemble(*parts))
 

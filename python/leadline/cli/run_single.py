@@ -115,8 +115,8 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     else:
-        _print(result, workload, output)
         print_cross_check(checked, output)
+        _print(result, workload, output)
         for one in judged:
             print_note(f"target {one.target}: {one.outcome} ({one.reason})")
     code = note_folder(folder, MISSED if missed else _code(result, judged))
@@ -193,12 +193,12 @@ def _note_verdict(result: TestResult) -> None:
 
 
 def print_cross_check(checked: CrossCheck | None, output: OutputOptions) -> None:
-    """Print whether the second tool agrees, on stderr if the summary has another tool's layout."""
+    """Print whether the second tool agrees: above the summary, or on stderr if that has another tool's layout."""
     lines = cross_check_lines([] if checked is None else [checked])
     if checked is None or lines is None:
         return
     if output.format == "text":
-        print_all([lines])
+        print_all([lines, ""], apart=False)
     else:
         print_note(cross_check_line(checked).plain)
 

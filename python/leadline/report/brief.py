@@ -62,7 +62,7 @@ def brief_verdict(validity: Validity, limit: Limit | None = None) -> RenderableT
         doubt = next(iter(validity.reasons), None)
         lines.append(Text.assemble(mark, _valid_because(limit, is_doubted=doubt is not None)))
         if doubt is not None:
-            lines.append(_indented(Text.assemble((f"not {_figures(doubt)}: ", "bold"), first_statements(doubt.text))))
+            lines.append(_indented(Text.assemble((f"{_doubted(doubt)}: ", "bold"), first_statements(doubt.text))))
     else:
         lines.append(Text.assemble(mark, f": {wording.sentence if reason is None else first_statements(reason.text)}"))
         if reason is not None and reason.code in ADVICE:
@@ -118,14 +118,17 @@ def _valid_because(limit: Limit | None, *, is_doubted: bool) -> str:
     if limit is not None and limit.by is not LimitedBy.UNKNOWN:
         return f": {limited_by(limit)}: {first_statements(limit.evidence)}"
     if is_doubted:
-        return ", but not every figure is"
+        return ""
     unknown = " What limited them is not known." if limit is not None else ""
     return f": {verdicts.WORDINGS[Verdict.VALID].sentence}{unknown}"
 
 
-def _figures(reason: Reason) -> str:
-    """The figures that a reason concerns, in words."""
-    return " or ".join(spoken(name) for name in named_figures(reason.metrics)) or "every figure"
+def _doubted(reason: Reason) -> str:
+    """`jitter is doubted`, by this reason."""
+    names = [spoken(name) for name in named_figures(reason.metrics)]
+    if len(names) == 1:
+        return f"{names[0]} is doubted"
+    return f"{', '.join(names) or 'other figures'} are doubted"
 
 
 def spoken(metric: str) -> str:

@@ -135,8 +135,8 @@ def _bars(waterfall: Waterfall) -> Iterator[BarRow]:
 def _costs(layer: LadderLayer, hosts: Sequence[str]) -> Iterator[CostRow]:
     here = {cost.host: cost for cost in layer.costs}
     plain = {cost.host: cost for cost in layer.baseline_costs}
-    first = ("ns per byte", "ns_per_byte") if layer.chain == "payload" else ("µs per request", "ns_per_operation")
-    for unit, name in (first, ("ns per packet", "ns_per_packet")):
+    first = ("per byte", "ns_per_byte") if layer.chain == "payload" else ("per request", "ns_per_operation")
+    for unit, name in (first, ("per packet", "ns_per_packet")):
         cells = tuple(cost_text(here.get(host), name) for host in hosts)
         yield CostRow(layer.title, unit, cells, tuple(cost_text(plain.get(host), name) for host in hosts))
 

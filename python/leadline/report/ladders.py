@@ -35,7 +35,7 @@ _FEW = 2
 _SHORT, _NAME = 14, 12
 _SAID_BY_LIMIT = frozenset({Verdict.VALID.value, Verdict.GENERATOR_LIMITED.value, Verdict.RECEIVER_LIMITED.value})
 """Verdicts that the mark and the limit say together."""
-_COSTS = (("ns/byte", "ns_per_byte"), ("ns/packet", "ns_per_packet"))
+_COSTS = (("per byte", "ns_per_byte"), ("per packet", "ns_per_packet"))
 
 
 def ladder_blocks(ladders: Sequence[Ladder], *, verbose: bool = False) -> list[RenderableType]:
@@ -224,7 +224,7 @@ def _costs(ladder: Ladder) -> Table | None:
     for host in hosts:
         table.add_column(host, justify="right")
     for layer in ladder.layers:
-        units = _COSTS if layer.chain == "payload" else (("µs/request", "ns_per_operation"), _COSTS[1])
+        units = _COSTS if layer.chain == "payload" else (("per request", "ns_per_operation"), _COSTS[1])
         for number, (title, name) in enumerate(units):
             costs = {cost.host: cost for cost in layer.costs}
             cells = [cost_text(costs.get(host), name) for host in hosts]
@@ -233,12 +233,13 @@ def _costs(ladder: Ladder) -> Table | None:
 
 
 def cost_text(cost: HostCost | None, name: str) -> str:
-    """One cost as a bare number, in the unit of its row, with half of its interval as a share: `20.0 ±1.2 %`."""
+    """One cost with half of its interval as a share: `20.0 ns ±1.2 %`."""
     value = None if cost is None else getattr(cost, name)
     if cost is None or value is None:
         return quantities.UNKNOWN
-    text = quantities.significant(value / 1000 if name == "ns_per_operation" else value)
-    return f"{text} {quantities.plus_minus(value, *cost.bounds.get(name, (None, None)))}".rstrip()
+    return (
+        f"{quantities.nanoseconds(value)} {quantities.plus_minus(value, *cost.bounds.get(name, (None, None)))}".rstrip()
+    )
 
 
 def _table(*, show_header: bool = True) -> Table:

@@ -25,6 +25,8 @@ from leadline.report.headlines import directions
 from leadline.report.text import TONES, verdict_block
 
 _LONGEST_EXAMPLE = 200
+_NOTABLE_CUT = 0.01
+"""From this share on a short summary says what is cut off."""
 _UNBOUNDED = 1000
 """More columns than any table here has."""
 
@@ -84,7 +86,7 @@ def _headline(result: TestResult, *, verbose: bool) -> Text:
         f"  {table.title}",
         f" ({both})" if (both := directions(result.metrics)) else "",
         _uncertainty(result.metrics.get(table.rate.metric), verbose=verbose),
-        (f"  {_length(result)}", "dim"),
+        (f"  {_length(result, verbose=verbose)}", "dim"),
     )
 
 
@@ -255,11 +257,13 @@ def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def _length(result: TestResult) -> str:
-    if result.window is None:
+def _length(result: TestResult, *, verbose: bool) -> str:
+    window = result.window
+    if window is None:
         return ""
-    cut = f", {quantities.share(result.window.cut_share)} cut at head and tail" if result.window.cut_share > 0 else ""
-    return f"over {quantities.seconds(result.window.length_s)}{cut}{warm_up(result.window)}"
+    is_cut = window.cut_share >= (0 if verbose else _NOTABLE_CUT) and window.cut_share > 0
+    cut = f", {quantities.share(window.cut_share)} cut at head and tail" if is_cut else ""
+    return f"over {quantities.seconds(window.length_s)}{cut}{warm_up(window)}"
 
 
 def warm_up(window: Window) -> str:

@@ -211,10 +211,10 @@ def test_costs_have_an_interval_over_the_repeats_or_say_why_not() -> None:
     assert (mean.ns_per_byte, mean.unbounded) == (20.0, None)
     # t(0.975, 2) = 4.302653; the standard error is 2 / sqrt(3).
     assert mean.bounds["ns_per_byte"] == pytest.approx((20 - 4.968274, 20 + 4.968274), rel=1e-6)
-    assert cost_text(mean, "ns_per_byte") == "20.0 ±25 %"
+    assert cost_text(mean, "ns_per_byte") == "20.0 ns ±25 %"
     [alone] = costs_of(results[:1])
     assert (alone.bounds, alone.unbounded) == ({}, "one repeat has no interval: two or more are needed")
-    assert cost_text(alone, "ns_per_byte") == "18.0"
+    assert cost_text(alone, "ns_per_byte") == "18.0 ns"
 
 
 def test_note_says_that_datagrams_were_sent_faster_than_they_could_arrive() -> None:

@@ -15,7 +15,7 @@ from sample_runs import gateway_run, one_result
 from sample_trends import compared, regressed
 
 from leadline.cli.terminal import Terminal
-from leadline.report import measurement, run_renderables
+from leadline.report import measurement, run_renderables, run_summary
 from leadline.report.comparisons import comparison_blocks
 from leadline.report.ladders import ladder_blocks
 from leadline.report.trends import trend_blocks
@@ -56,6 +56,7 @@ def test_tables_print_names_as_they_are(odd: str) -> None:
     assert PLAIN_NAME in drawn(*trend_blocks(trend)) and PLAIN_NAME in drawn(*comparison_blocks([pair]))
     drawings: list[tuple[Callable[[Any], Iterable[RenderableType]], Any]] = [
         (run_renderables, gateway_run()),
+        (run_summary, gateway_run()),
         (trend_blocks, trend),
         (comparison_blocks, [pair]),
         (ladder_blocks, ladder),

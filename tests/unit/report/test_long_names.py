@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import StringIO
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 from sample_runs import gateway_run
 from sample_trends import compared, regressed
 
 from leadline.analysis.cross_check_model import Ratio
 from leadline.analysis.model import Limit, LimitedBy, RunAnalysis, Validity, Verdict
-from leadline.report import run_renderables
+from leadline.report import run_renderables, run_summary
 from leadline.report.comparisons import comparison_blocks
 from leadline.report.ladders import ladder_blocks
 from leadline.report.names import name_lines, shortened
@@ -50,8 +51,9 @@ def with_limits(analysis: RunAnalysis, verdict: Verdict, by: LimitedBy) -> RunAn
     )
 
 
-def test_tables_of_a_run_cut_nothing() -> None:
-    text = drawn(*run_renderables(renamed(gateway_run())))
+@pytest.mark.parametrize("renderables", [run_renderables, run_summary])
+def test_tables_of_a_run_cut_nothing(renderables: Callable[[RunAnalysis], Sequence[RenderableType]]) -> None:
+    text = drawn(*renderables(renamed(gateway_run())))
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
 
