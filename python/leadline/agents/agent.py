@@ -135,7 +135,8 @@ class Agent:
             AgentLost: it is gone.
         """
         self._tasks[trial, task] = TaskLog()
-        await self._send(Prepare(trial=trial, task=task, workload=workload))
+        # Not validated: the workload is, and the command's own model is built of all workloads.
+        await self._send(Prepare.model_construct(trial=trial, task=task, workload=workload))
         return await self._until(trial, task, lambda log: log.prepared, timeout_s=timeout_s, what="it to be ready")
 
     async def begin(self, trial: str, at_ns: int) -> None:

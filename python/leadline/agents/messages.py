@@ -6,8 +6,10 @@ Refuses everything that is not in the contract; the caller decides what happens 
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Annotated, TypeAlias
 
+import pydantic_core
 from pydantic import Field, TypeAdapter, ValidationError
 
 from leadline.contract import models
@@ -63,7 +65,6 @@ Workload: TypeAlias = (
 )
 
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
-_COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
 class MalformedLine(ValueError):
@@ -100,14 +101,20 @@ def parse_command(line: bytes | str) -> Command:
         MalformedLine: it is not JSON, or not a command of this contract.
     """
     try:
-        return _COMMANDS.validate_json(line)
+        return _commands().validate_json(line)
     except ValidationError as error:
         raise MalformedLine(_complaint(error)) from error
 
 
 def encode(command: Command) -> bytes:
     """The command as a line, including the line end."""
-    return command.model_dump_json(by_alias=True).encode() + b"\n"
+    # Each part by its own model: the command's has all workloads, most of which a process never uses.
+    return pydantic_core.to_json(dict(command)) + b"\n"
+
+
+@cache
+def _commands() -> TypeAdapter[Command]:
+    return TypeAdapter(Annotated[Command, Field(discriminator="type")])
 
 
 def _complaint(error: ValidationError) -> str:

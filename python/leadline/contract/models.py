@@ -7496,11 +7496,3 @@ class ScenarioWorkload(BaseModel):
     """
     Leading time whose figures are kept but flagged, ms.
     """
-
-
-Expression.model_rebuild()
-Contract.model_rebuild()
-Branch.model_rebuild()
-Case.model_rebuild()
-Prepare.model_rebuild()
-Node.model_rebuild()
