@@ -45,7 +45,15 @@ _GIB = 2**30
 _LEAST_SPAN = 2.0
 """The largest packets by the smallest ones, from where on they separate two costs: sizes that are nearer to each other
 are those of one load, whose answers and acknowledgements vary from one repeat to the next."""
+_LEAST_PAYLOAD_BYTES = 32
+"""Packets with a smaller payload, as of requests of a byte and their acknowledgements, are no measure of a link: their
+cost by the bytes that they carry means nothing."""
+_FEW_CLIENTS = 2
+"""Of a single client, its share of what the system takes anyway is not known."""
 _SYSTEM = "sut"
+
+
+_USELESS = "too uncertain to plan with: measure longer (duration), or more often (repeat)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,13 @@ def _bounded_link(one: Carried, cost: GatewayCost) -> Carried:
     return replace(one, bps_low=one.bps / (1 + half), bps_high=one.bps / (1 - half) if half < 1 else None)
 
 
+def is_useless(cost: GatewayCost) -> bool:
+    """Whether the interval of the cost of a full packet is wider than the cost itself: a plan with it says nothing."""
+    size = None if cost.per_packet_ns is None else PACKETS[0]
+    half = _uncertainty(cost, size)
+    return half is not None and half >= 1
+
+
 def work_of(cost: GatewayCost) -> Work:
     """A measured cost in ns."""
     return Work(cost.per_packet_ns.value if cost.per_packet_ns is not None else 0.0, cost.per_byte_ns.value)
@@ -282,18 +297,22 @@ def _cost(
         notes=notes,
         correlation=correlation,
     )
+    if is_useless(cost):
+        return replace(cost, notes=(*notes, _USELESS))
     needs = link_needs(work, LINKS, sizes, clock_hz=clock_hz)
     return replace(cost, links=tuple(_bounded_need(need, cost) for need in needs))
 
 
 def _point(result: TestResult, host: str) -> CostPoint | None:
-    """CPU time per packet at the mean payload of the packets; None where it is not known from above."""
+    """CPU time per packet at the mean payload of the packets; None where it is not known from above, and of packets
+    that hardly carry any."""
     per_packet = result.metrics.get(names.metric_of(host, names.PER_PACKET))
     per_byte = result.metrics.get(names.metric_of(host, names.PER_BYTE))
     if not _usable(per_packet) or not _usable(per_byte):
         return None
     assert per_packet is not None and per_byte is not None and per_packet.value and per_byte.value
-    return CostPoint(per_packet.value / per_byte.value, per_packet.value)
+    size = per_packet.value / per_byte.value
+    return CostPoint(size, per_packet.value) if size >= _LEAST_PAYLOAD_BYTES else None
 
 
 def _usable(metric: Metric | None) -> bool:
@@ -339,6 +358,8 @@ def _clients(gateways: Sequence[GatewayStatistics]) -> ClientNeed | None:
     if not known:
         return None
     most = max(one.clients or 0.0 for one in known)
+    if most < _FEW_CLIENTS:
+        return None
     largest = [one for one in known if one.clients == most]
     cpu = [one.cpu_percent for one in largest if one.cpu_percent]
     payload = [one.payload_bps for one in largest if one.payload_bps is not None]

@@ -126,8 +126,8 @@ def _of_run(run: Path | None, frequency: str | None) -> Sequence[GatewayCost]:
     print_damage(folder.run_id, analysis)
     if not analysis.sizing:
         raise InputError(
-            f"{run}: no gateway's CPU time per packet is known in this run",
-            hint="its tests need a gateway that is observed, and load through it; see `leadline results`",
+            f"{run}: no gateway's CPU time for packets with payload is known in this run",
+            hint="its tests need a gateway that is observed, and load through it with 32 bytes or more in each packet",
         )
     hz = _read("--frequency", units.frequency_hz, frequency) if frequency is not None else None
     return [clocked(cost, hz) for cost in analysis.sizing]

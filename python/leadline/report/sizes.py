@@ -11,7 +11,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.size_model import Bounded, GatewayCost, LinkNeed
-from leadline.analysis.sizing import Size
+from leadline.analysis.sizing import Size, is_useless
 
 
 def size_blocks(sizes: Sequence[Size]) -> Iterator[RenderableType]:
@@ -32,9 +32,11 @@ def cost_lines(cost: GatewayCost) -> list[str]:
         parts.append(f"{_time(cost.per_packet_ns)} for each packet")
     parts.append(_per_byte(cost.per_byte_ns))
     lines = [f"{least}{' and '.join(parts)}"] if cost.points else []
+    if is_useless(cost):
+        lines = [f"{lines[0]}: {cost.notes[-1]}", *cost.notes[:-1]]
     if cost.clients is not None:
         lines += _client_lines(cost)
-    return [*lines, *cost.notes]
+    return [*lines, *(() if is_useless(cost) else cost.notes)]
 
 
 def link_titles(needs: Sequence[LinkNeed], cpu: str | None) -> tuple[str, ...]:
@@ -120,7 +122,8 @@ def _client_lines(cost: GatewayCost) -> Iterator[str]:
     found = []
     if need.per_cpu is not None:
         within = _between(need.per_cpu_low, need.per_cpu_high, quantities.significant)
-        found.append(f"{quantities.significant(need.per_cpu)}{within} clients{load} for each CPU")
+        least = "at least " if cost.at_most else ""
+        found.append(f"{least}{quantities.significant(need.per_cpu)}{within} clients{load} for each CPU")
     if need.per_gib is not None:
         within = _between(need.per_gib_low, need.per_gib_high, quantities.significant)
         found.append(f"{quantities.significant(need.per_gib)}{within} clients for each GiB of memory")

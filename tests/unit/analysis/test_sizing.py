@@ -20,7 +20,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.analysis.size_model import ClientNeed
-from leadline.analysis.sizing import LINKS, Asked, carried, clocked, given_cost, of_run, sized, work_of
+from leadline.analysis.sizing import LINKS, Asked, carried, clocked, given_cost, is_useless, of_run, sized, work_of
 from synthetic import assert_share, contains
 
 NS_PER_PACKET, NS_PER_BYTE = 900.0, 0.6
@@ -248,3 +248,27 @@ def test_without_a_clock_the_plan_is_in_cpus_like_the_measured_one() -> None:
     busy = 1e9 / 8 * (NS_PER_BYTE + NS_PER_PACKET / 1000) / 1e9
     assert found.links[0].cpus == pytest.approx(busy / 0.7, rel=0.05)
     assert found.carried[0].bps == pytest.approx(1e9 / busy, rel=0.05)
+
+
+def test_packets_that_hardly_carry_payload_are_no_plan() -> None:
+    """The cost of a request of a byte and its acknowledgements by its bytes says nothing of a link."""
+    assert of_run(run_of(result(0.5), result(0.5))) == ()
+    [cost] = of_run(run_of(result(0.5), result(1400)))
+    assert [point.packet_bytes for point in cost.points] == [pytest.approx(1400)]
+
+
+def test_single_client_says_nothing_of_many() -> None:
+    [cost] = of_run(run_of(result(1400, clients=1)))
+    assert cost.clients is None
+
+
+def test_cost_with_an_interval_wider_than_itself_has_no_plan() -> None:
+    noisy = [
+        replace(
+            one,
+            metrics={name: replace(metric, value=(metric.value or 0) * times) for name, metric in one.metrics.items()},
+        )
+        for one, times in zip([result(1400, repeat=number) for number in (1, 2, 3)], (0.2, 1.0, 4.0), strict=True)
+    ]
+    [cost] = of_run(run_of(*noisy))
+    assert is_useless(cost) and cost.links == () and "too uncertain" in cost.notes[-1]
