@@ -29,6 +29,8 @@ MOST_COMPARED_CASES = 7
 
 # Facts that are lists and get separate tables.
 _OWN_LISTS = ("interfaces", "capabilities")
+_SPOKEN_APART = ("own_cpus", "idle_poll", "wake_up")
+_MEASURED = ("clock resolution", "clock max error")
 
 _BETWEEN_BACKTICKS = re.compile(r"`([^`]+)`")
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=[%A-Za-zµ]+/?s?)(?!(?:to|of|in|and|against|more) )")
@@ -194,7 +196,8 @@ def host_groups(analysis: RunAnalysis) -> list[HostGroup]:
 def unlike_hosts(analysis: RunAnalysis) -> tuple[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] | None:
     """The groups of hosts, and each fact in which they differ with its value in each group; None if all are alike."""
     groups = host_groups(analysis)
-    names = dict.fromkeys(name for group in groups for name in group.facts)
+    # What each agent measured of its clock differs from one start to the next without meaning, on one machine too.
+    names = dict.fromkeys(name for group in groups for name in group.facts if name not in _MEASURED)
     rows = [(name, tuple(group.facts.get(name, quantities.UNKNOWN) for group in groups)) for name in names]
     unlike = [(name, values) for name, values in rows if len(set(values)) > 1]
     if not unlike:
@@ -326,7 +329,8 @@ def _case_section(analysis: RunAnalysis, case: str, cases: dict[str, dict[str, A
 
 def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
     facts = analysis.hosts[hosts[0]]
-    plain = {name: value for name, value in facts.items() if name not in _OWN_LISTS}
+    plain = {name: value for name, value in facts.items() if name not in (*_OWN_LISTS, *_SPOKEN_APART)}
+    plain |= _spoken_apart(facts)
     clocks = [_clock(analysis.hosts[host]) for host in hosts]
     if _clock(facts):
         plain["clock"] = {name: _worst([clock.get(name) for clock in clocks]) for name in _clock(facts)}
@@ -341,6 +345,25 @@ def _host_group(analysis: RunAnalysis, hosts: list[str]) -> HostGroup:
         for host, interface in _interfaces(analysis, hosts)
     ]
     return HostGroup(tuple(hosts), _flat(plain, ""), tuple(sorted(missing)), tuple(interfaces))
+
+
+def _spoken_apart(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts that their name and value alone do not tell: numbers of CPUs read as counts of them."""
+    found: dict[str, Any] = {}
+    if own := facts.get("own_cpus"):
+        found["pinned to"] = f"CPU {own[0]}" if len(own) == 1 else f"CPUs {', '.join(map(str, own))}"
+    if polling := facts.get("idle_poll"):
+        found["idle CPUs"] = (
+            "polled" if polling.get("held") else f"asleep: {polling.get('reason') or 'polling refused'}"
+        )
+    wake_up = facts.get("wake_up")
+    if isinstance(wake_up, Mapping):
+        found["wake up"] = {name: value for name, value in wake_up.items() if name != "cpus"}
+        between = wake_up.get("cpus")
+        if isinstance(between, list | tuple) and len(between) == 2:
+            first, second = between
+            found["wake up"]["measured"] = f"CPU {first}" if first == second else f"CPU {first} to CPU {second}"
+    return found
 
 
 def _clock(facts: Mapping[str, Any]) -> Mapping[str, Any]:

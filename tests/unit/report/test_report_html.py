@@ -306,6 +306,20 @@ def test_hosts_of_one_machine_are_shown_once_with_the_worst_of_their_clocks() ->
     assert [group.hosts for group in views.host_groups(gateway_run(hosts=hosts))][1] == ("server",)
 
 
+def test_numbers_of_cpus_do_not_read_as_counts_and_measured_clocks_are_no_difference() -> None:
+    hosts = {name: dict(facts) for name, facts in gateway_run().hosts.items()}
+    for host, own, step in (("client1", [0], 20), ("client2", [0], 20), ("server", [0], 20), ("gateway", [1, 2], 29)):
+        hosts[host] |= {"own_cpus": own, "idle_poll": {"held": True, "reason": None}, "wake_up": {"cpus": [1, 1]}}
+        hosts[host]["clock"] = {**hosts[host]["clock"], "resolution_ns": step}
+    run = gateway_run(hosts=hosts)
+    first, second = views.host_groups(run)
+    assert (first.facts["pinned to"], second.facts["pinned to"]) == ("CPU 0", "CPUs 1, 2")
+    assert (first.facts["idle CPUs"], first.facts["wake up measured"]) == ("polled", "CPU 1")
+    assert "idle poll reason" not in first.facts
+    unlike = views.unlike_hosts(run)
+    assert unlike is not None and unlike[1] == [("pinned to", ("CPU 0", "CPUs 1, 2"))]
+
+
 def test_the_base_clock_of_a_host_has_its_unit() -> None:
     run = gateway_run()
     hosts = {host: {**known, "base_clock_hz": 2_600_000_000} for host, known in run.hosts.items()}
