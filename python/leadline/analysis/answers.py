@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from leadline import quantities
@@ -105,21 +105,22 @@ class AnsweredKind(Protocol):
         """The time that matters where the rate was given, and its words."""
 
 
-def answers_of(analysis: RunAnalysis) -> tuple[Answer, ...]:
-    """The answer of each case that began, in the order of the cases."""
+def answers_of(analysis: RunAnalysis, margin: float = MARGIN) -> tuple[Answer, ...]:
+    """The answer of each case that began, in the order of the cases. What differs by less than the plan's `margin` is
+    equivalent, as in its tables."""
     cases = cases_of(analysis)
     # The plan's baseline, or else the plain route.
     baselines = analysis.baselines or baselines_of(cases)
     summaries = {(summary.case, summary.test): summary for summary in analysis.summaries}
-    return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries) for case in cases.values())
+    return tuple(_answer(case, cases.get(baselines.get(case.case, "")), summaries, margin) for case in cases.values())
 
 
-def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], Summary]) -> Answer:
+def _answer(case: Case, baseline: Case | None, summaries: dict[tuple[str, str], Summary], margin: float) -> Answer:
     sides = []
     for (of_case, test), summary in summaries.items():
         if of_case == case.case:
             same = summaries.get((baseline.case, test)) if baseline is not None else None
-            sides.append(_Sides.of(case, baseline, summary, same))
+            sides.append(replace(_Sides.of(case, baseline, summary, same), margin=margin))
     tests = [side.answer() for side in sides]
     against = baseline.case if baseline is not None else None
     if not tests:
@@ -175,6 +176,7 @@ class _Sides:
     baseline: Case | None = None
     base_summary: Summary | None = None
     base_lead: Metric | None = None
+    margin: float = MARGIN
 
     @classmethod
     def of(cls, case: Case, baseline: Case | None, summary: Summary, base_summary: Summary | None) -> _Sides:
@@ -273,7 +275,7 @@ class _Sides:
         if estimate is not None:
             word = Comparison.CANNOT_TELL
             if estimate.low is not None:
-                word = compare(estimate, margin=MARGIN, higher_is_better=True)
+                word = compare(estimate, margin=self.margin, higher_is_better=True)
             return _Ratio(estimate.value, estimate.low, estimate.high, None, why or None, word)
         return _bounded_ratio(lead, base, why)
 

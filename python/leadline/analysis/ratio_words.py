@@ -2,8 +2,8 @@
 disagree.
 
 `as much as`: the interval lies within the margin and holds 1. `slightly less than`, `slightly more than`: it lies
-within the margin, on one side of 1. Beyond the margin the ratio itself is the statement; an interval that holds 1 and reaches
-beyond the margin says nothing. Pure.
+within the margin, on one side of 1. Beyond the margin the ratio itself is the statement; an interval that holds 1 and
+reaches beyond the margin says nothing. Pure.
 """
 
 from __future__ import annotations

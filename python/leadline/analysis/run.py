@@ -311,7 +311,9 @@ class _Reading:
         checks = cross_checks.of_run(self._trials, summaries, self._cross_checks, _limits(plan).margin)
         found = replace(found, cross_checks=tuple(checks))
         found = replace(found, scaling=scaling.of_run(found), sizing=sizing.of_run(found))
-        return replace(found, answers=answers_of(found), ladders=ladder.of_run(found, self._cases))
+        return replace(
+            found, answers=answers_of(found, _limits(plan).margin), ladders=ladder.of_run(found, self._cases)
+        )
 
     def _missing_trials(self) -> tuple[str, ...]:
         """The planned trials that did not begin; of a journal without a manifest, those that its first record names."""

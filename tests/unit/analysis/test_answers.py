@@ -405,3 +405,11 @@ def test_cost_whose_side_is_not_known_is_about() -> None:
     assert tunnel.tests[0].cost == (
         "The gateway spends at most 190 % of a core per Gbit/s and about 9.00 % of a core in all."
     )
+
+
+def test_margin_is_the_plans() -> None:
+    """Tables and sentences have the same words for the same ratio."""
+    cases = trials("c01", "route", [950.0, 950.2, 949.8]), trials("c02", "wireguard", [911.0, 911.2, 910.8])
+    run = run_of([trial for case in cases for trial in case], [summary(case) for case in cases])
+    assert "slightly less than" in answers_of(run)[1].sentence
+    assert answers_of(run, 0.02)[1].sentence.startswith("WireGuard carries 95.9 % of what the plain route carries")
