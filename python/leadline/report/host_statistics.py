@@ -13,6 +13,7 @@ from statistics import fmean
 
 from leadline import quantities
 from leadline.analysis.model import (
+    Bound,
     ClientBringUp,
     ClientStatistics,
     Metric,
@@ -225,13 +226,16 @@ def _value(metric: Metric | None) -> float | None:
 
 
 def _gateway_cell(metric: Metric | None) -> str:
-    if metric is None:
+    if metric is None or metric.value is None:
         return quantities.UNKNOWN
     if metric.unit == "bytes":
-        return figures.bounded(quantities.memory(metric.value), metric)
-    if metric.unit == "ns":
-        return figures.bounded(quantities.microseconds(None if metric.value is None else metric.value / 1e3), metric)
-    return figures.bounded(quantities.metric(metric.value, metric.unit), metric)
+        text = quantities.memory(metric.value)
+    elif metric.unit == "ns":
+        text = quantities.microseconds(metric.value / 1e3)
+    else:
+        text = quantities.metric(metric.value, metric.unit)
+    # Beside a bound, a figure that is known from neither side would read as if it was exact.
+    return f"≈ {text}" if metric.side is Bound.NONE else figures.bounded(text, metric)
 
 
 def bring_up_rows(analysis: RunAnalysis) -> list[BringUpRow]:
