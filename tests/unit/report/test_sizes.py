@@ -34,7 +34,7 @@ def test_cost_that_is_too_uncertain_says_so_at_once() -> None:
     ]
 
 
-def test_clients_for_each_cpu_are_at_least_so_many_where_the_cost_is_an_upper_bound() -> None:
+def test_clients_for_each_cpu_are_a_lower_bound_where_the_cost_is_an_upper_one() -> None:
     need = ClientNeed(10, None, 40.0, None)
     points = (CostPoint(1400.0, 1280.0),)
     cost = GatewayCost("route", "udp", "gateway", points, None, Bounded(2.0), True, None, None, clients=need)
