@@ -1,7 +1,7 @@
 """Rows as comma-separated values, which no spreadsheet runs as a formula: the one place that writes CSV. Pure.
 
-A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, also after a tab or a carriage return,
-and also in quotes. An apostrophe before it makes it text, as in what OWASP calls CSV injection. Numbers stay numbers.
+A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, also after a tab or a CR, and also in
+quotes. An apostrophe before it makes it text, as in what OWASP calls CSV injection. Numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def csv_text(rows: Iterable[Sequence[Any]], *, line_end: str = "\r\n") -> str:
 def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    # A carriage return would end the row for some readers, and is not quoted where rows end with a line feed.
+    # A CR would end the row for some readers, and is not quoted where rows end with LF.
     value = value.replace("\r\n", "\n")
     if _FORMULA.match(value) and _NUMBER.fullmatch(value) is None:
         value = f"'{value}"

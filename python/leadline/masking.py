@@ -83,9 +83,9 @@ def _mask_entry(key: object, value: Any, kept: Collection[str]) -> Any:
 
 def _mask_credentials(found: re.Match[str]) -> str:
     # A user's name alone is the credential of some web services, but only a name for SSH.
-    scheme, userinfo = found["scheme"].lower(), found["userinfo"]
-    is_name = ":" not in userinfo and scheme not in ("http", "https", "ws", "wss", "socks5")
-    return found[0] if is_name else f"{found['scheme']}://{HIDDEN}@"
+    before = found.string[max(0, found.start() - _SCHEME_LENGTH) : found.start()].lower()
+    is_name = ":" not in found["userinfo"] and not before.endswith(_WEB_SCHEMES)
+    return found[0] if is_name else f"://{HIDDEN}@"
 
 
 def _mask_value(found: re.Match[str], kept: Collection[str]) -> str:
@@ -120,7 +120,10 @@ _WORDS = frozenset(
     {"auth", "pass", "pwd", "pw", "passwd", "sig", "jwt", "otp", "totp", "pin", "sid", "hmac", "csrf", "xsrf"}
 )
 """Whole words of which one suffices."""
-_CREDENTIALS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<userinfo>[^/?#\s\"'<>\\]{1,2000})@")
+_WEB_SCHEMES = ("http", "https", "ws", "wss")
+_SCHEME_LENGTH = max(map(len, _WEB_SCHEMES))
+# It begins with what is searched for fast: lines of single requests have megabytes.
+_CREDENTIALS = re.compile(r"://(?P<userinfo>[^/?#\s\"'<>\\]{1,2000})@")
 # A value ends where a text or a JSON string may go on. An escaped character that is no quote and no
 # white space belongs to it.
 _PARAMETER = re.compile(

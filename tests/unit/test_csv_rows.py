@@ -46,7 +46,7 @@ def test_number_and_plain_text_stay(value: Any) -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_carriage_return_begins_no_row(line_end: str) -> None:
+def test_cr_begins_no_row(line_end: str) -> None:
     text = csv_text([["a\r=1", "b\r\nc"], ["d", "e"]], line_end=line_end)
     assert text.replace(line_end, "\n") == '"a\n=1","b\nc"\nd,e\n'
 

@@ -82,7 +82,7 @@ class Agent:
     lost: AgentLost | None
 
     def __init__(self, name: str, channel: Channel, sink: Sink, kept: Collection[str] = ()) -> None:
-        """Of what names as secret, lines of the agent have only the values of `kept` names."""
+        """Masks secrets in the agent's lines, except those of the names `kept`."""
         self.name = name
         self._kept = kept
         self.lost = None

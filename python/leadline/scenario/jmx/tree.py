@@ -16,7 +16,7 @@ MAX_BYTES = 16 * 2**20
 """As much as an agent takes of a scenario in one message."""
 MAX_DEPTH = 200
 MAX_TAGS = 300_000
-"""Some twenty for each of the samplers of a large plan; reading so many takes some seconds."""
+"""Some twenty for each of the samplers of a large plan; reading them takes some seconds."""
 
 
 @dataclass(slots=True)
