@@ -185,6 +185,7 @@ MODULES_WITH_EVENTS = {
     "profile.rs": ALL,
     "serve/http.rs": {"listen_within"},
     "serve/iperf3.rs": {"run"},
+    "serve/iperf3_claims.rs": {"handle"},
     "serve/listener.rs": {"run_once", "make_room", "receive", "open_session", "open_iperf3_test"},
     "serve/mod.rs": {"start"},
     "serve/occupancy.rs": {"tell_displaced"},

@@ -20,8 +20,9 @@ use leadline_wire::{Direction, FlowProgress, ReceiveMethod, SendMethod};
 use tracing::info;
 
 use super::admission;
+use super::iperf3_claims::{may_move, movable_socket, Claims};
 use super::iperf3_request::{as_session, packets_per_s};
-use super::iperf3_tests::Iperf3Input;
+use super::iperf3_tests::{ClaimWatch, Iperf3Input};
 use super::occupancy::{SessionActivity, SessionPlace, SessionStage};
 use super::pending::Iperf3Request;
 use super::shared::ServerShared;
@@ -167,7 +168,7 @@ impl Test<'_> {
         let roles: Vec<Role> =
             planned_directions(self.open.direction, self.open.flows).into_iter().map(server_role).collect();
         self.take_place()?;
-        let arrived = self.await_flows(roles.len(), shared)?;
+        let (arrived, watch) = self.await_flows(&roles, shared)?;
         for socket in &arrived {
             set_options(socket, &self.asked).map_err(|(number, error)| Failure::new(number, error))?;
         }
@@ -180,11 +181,13 @@ impl Test<'_> {
         self.activity.enter(SessionStage::Running, at_ns);
         let longest_ns = self.open.duration_ms.saturating_mul(1_000_000).saturating_add(OVERTIME_NS);
         let span = Span { at_ns, end_ns: at_ns.saturating_add(longest_ns).min(u64::MAX / 2) };
+        let movable = movable_socket(&arrived, &roles);
         let flows: Vec<TestFlow> = roles
             .into_iter()
             .zip(counters(arrived.len() as u32))
             .map(|(role, counters)| TestFlow { role, counters, expected: Arc::new(AtomicOption::none()) })
             .collect();
+        let mut claims = Claims::new(watch, movable, &flows);
         let workers = self.workers(&flows, arrived, span);
         let waker = self.waker.clone();
         let threads = ThreadGroup::start(workers, &self.signal, move || {
@@ -192,7 +195,7 @@ impl Test<'_> {
             let _ = waker.try_send(Iperf3Input::WorkerDone);
         });
         let threads = threads.map_err(|error| Failure::new(ErrorNumber::CreateFlows, error))?;
-        let outcome = self.supervise(&flows, &threads, span);
+        let outcome = self.supervise(&flows, &threads, span, &mut claims);
         if outcome.is_err() {
             self.signal.abandon();
         }
@@ -236,8 +239,13 @@ impl Test<'_> {
         moved.map_err(|error| Failure::new(ErrorNumber::Affinity, error))
     }
 
-    /// Lets the client open its flows; they come in the order of their numbers. Each has its own time limit.
-    fn await_flows(&mut self, count: usize, shared: &ServerShared) -> Result<Vec<FlowSocket>, Failure> {
+    /// Lets the client open its flows; they come in the order of their numbers. Each has its own time limit. UDP flows can
+    /// be claimed again from then on.
+    fn await_flows<'s>(
+        &mut self,
+        roles: &[Role],
+        shared: &'s ServerShared,
+    ) -> Result<(Vec<FlowSocket>, Option<ClaimWatch<'s>>), Failure> {
         let _turn = match self.asked.protocol() {
             Iperf3Protocol::Tcp => None,
             Iperf3Protocol::Udp => {
@@ -250,19 +258,23 @@ impl Test<'_> {
         (&*self.control).write_all(&Iperf3Server::create_streams())?;
         let idle = flow_timeout(self.asked.protocol(), Duration::from_nanos(shared.idle_ns()));
         let mut deadline = Instant::now() + idle;
-        let mut flows = Vec::with_capacity(count);
-        while flows.len() < count {
+        let mut flows = Vec::with_capacity(roles.len());
+        while flows.len() < roles.len() {
             let flow = match self.input_until(deadline, ErrorNumber::AcceptFlow)? {
                 Iperf3Input::Stream(stream) => FlowSocket::Stream(stream),
                 Iperf3Input::Datagram(socket) => FlowSocket::Datagram(socket),
-                Iperf3Input::WorkerDone => continue,
+                Iperf3Input::WorkerDone | Iperf3Input::Contender(_) => continue,
                 Iperf3Input::Event(_) => return Err(Failure::new(ErrorNumber::Message, io::ErrorKind::InvalidData)),
                 Iperf3Input::Closed(why) => return Err(closed(why)),
             };
             flows.push(flow);
             deadline = Instant::now() + idle;
         }
-        Ok(flows)
+        let is_udp = self.asked.protocol() == Iperf3Protocol::Udp;
+        let (client, cookie) = (self.client.ip(), self.cookie);
+        // Before the turn is over, so that no hello is missed.
+        let watch = is_udp.then(|| shared.iperf3.watch_claims(client, cookie, &self.waker, may_move(roles)));
+        Ok((flows, watch))
     }
 
     fn workers(&self, flows: &[TestFlow], arrived: Vec<FlowSocket>, span: Span) -> Vec<(Role, Worker)> {
@@ -316,7 +328,13 @@ impl Test<'_> {
     }
 
     /// Waits for the client's end and its results.
-    fn supervise(&mut self, flows: &[TestFlow], threads: &ThreadGroup, span: Span) -> Result<Ending, Failure> {
+    fn supervise(
+        &mut self,
+        flows: &[TestFlow],
+        threads: &ThreadGroup,
+        span: Span,
+        claims: &mut Claims<'_>,
+    ) -> Result<Ending, Failure> {
         let mut omitted: Option<Vec<FlowProgress>> = None;
         let omit_ns = span.at_ns.saturating_add(self.asked.omit_ns());
         let mut ended_ns = None;
@@ -343,6 +361,11 @@ impl Test<'_> {
             let next_ns = if omitted.is_none() && omit_ns > now { omit_ns.min(deadline_ns) } else { deadline_ns };
             match self.inputs.recv_timeout(Duration::from_nanos(next_ns - now).min(POLL_INTERVAL)) {
                 Ok(Iperf3Input::Event(Iperf3ServerEvent::Ended)) => {
+                    // Now, because a client that exchanges results reads no errors.
+                    if let Some(message) = claims.describe_lost_flow(flows) {
+                        let error = io::Error::new(io::ErrorKind::InvalidData, message);
+                        return Err(Failure::new(ErrorNumber::AcceptFlow, error));
+                    }
                     ended_ns = Some(monotonic_ns());
                     deadline_ns = monotonic_ns() + STEP_TIMEOUT.as_nanos() as u64;
                     self.signal.stop();
@@ -352,6 +375,7 @@ impl Test<'_> {
                     self.expect(flows, &of_client);
                     results = Some(of_client);
                 }
+                Ok(Iperf3Input::Contender(port)) => claims.handle(port),
                 Ok(Iperf3Input::Event(_)) => return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
                 Ok(Iperf3Input::Closed(why)) => return Err(closed(why)),
                 Err(RecvTimeoutError::Disconnected) => return Err(closed(None)),

@@ -279,14 +279,22 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
 }
 
 /// Opens a UDP flow of an iperf3 test. A client at this address has asked for it on its control connection, and the
-/// answer is as short as the question. A second hello of an open flow is a duplicate.
+/// answer is as short as the question. A second hello of an open flow is a duplicate; one from another port, when all flows
+/// are open, shows that one of both was forged, and the test decides.
 fn accept_iperf3_flow(
     listener: &UdpSocket,
     client: SocketAddr,
     shared: &ServerShared,
     waiting: &mut VecDeque<Datagram>,
 ) {
-    let Some(test) = shared.iperf3.claim(client) else { return };
+    let Some(test) = shared.iperf3.claim(client) else {
+        if let Some(claim) = shared.iperf3.contend(client) {
+            // If the test's inbox is full, it hears of others.
+            let _ = claim.inbox.try_send(Iperf3Input::Contender(client));
+            let _ = claim.is_answered.then(|| listener.send_to(&HELLO_ANSWER, client));
+        }
+        return;
+    };
     if let Ok(socket) = flow_socket(listener, client, waiting) {
         let answered = socket.send(&HELLO_ANSWER).is_ok();
         // If the test's inbox is full, the client did not announce the flow.
@@ -298,9 +306,14 @@ fn accept_iperf3_flow(
 /// at all; from a proven address, only a sender that returns a nonce gets more than this nonce, in a packet no longer
 /// than its own.
 fn accept_flow(listener: &UdpSocket, datagram: &Datagram, shared: &ServerShared, waiting: &mut VecDeque<Datagram>) {
-    let parsed = Header::parse(&datagram.bytes[..datagram.length]);
-    let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = parsed else { return };
     let client = datagram.client;
+    let parsed = Header::parse(&datagram.bytes[..datagram.length]);
+    let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = parsed else {
+        if let Some(test) = shared.iperf3.contend_by_data(client) {
+            let _ = test.try_send(Iperf3Input::Contender(client));
+        }
+        return;
+    };
     let session = lock(&shared.sessions)
         .get(&hello.token)
         .filter(|entry| entry.addresses.contains(&client.ip()))

@@ -4,6 +4,7 @@ mod admission;
 mod descriptors;
 pub mod http;
 mod iperf3;
+mod iperf3_claims;
 mod iperf3_request;
 mod iperf3_tests;
 mod listener;

@@ -1,10 +1,12 @@
 //! Peers that hold all that they can of a server with few descriptors: others are served meanwhile.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::support::{answer, rr, target, Agent, PATIENCE};
+use crate::support::{answer, rr, sum, target, udp, Agent, PATIENCE};
 use leadline_transport::{encode_frame, FrameDecoder, FromClient, FromServer, Header, HeaderKind, Open, Work};
 use leadline_transport::{DatagramOptions, HEADER_BYTES, MAGIC};
 use leadline_wire::{Direction, Event, StreamOptions};
@@ -192,4 +194,33 @@ fn without_descriptors_the_longest_idle_connection_makes_room_and_the_log_says_s
     let lines = log.lines().filter(|line| line.contains("the longest idle HTTP connection"));
     let lines: Vec<&str> = lines.collect();
     assert!((1..=2).contains(&lines.len()) && lines[0].contains("peer=127.0.0.2"), "{log}");
+}
+
+#[test]
+fn forged_hello_of_the_clients_address_does_not_take_an_iperf3_flow() {
+    let server = Server::start(1024);
+    let forger = UdpSocket::bind((HERE, 0)).unwrap();
+    forger.connect(server.sessions).unwrap();
+    forger.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let is_over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let forging = scope.spawn(|| {
+            // Most likely it comes before the client's hello; if not, it claims the flow that is open already.
+            while !is_over.load(Ordering::Relaxed) {
+                forger.send(b"9876").unwrap();
+                if forger.recv(&mut [0; 16]).is_ok() {
+                    return true;
+                }
+            }
+            false
+        });
+        let mut client = Agent::start();
+        let asked = json!({"peer": "iperf3", "rate_pps": 200.0, "duration_ms": 1500});
+        let outcome = client.run(&udp(&target("127.0.0.1", server.sessions.port()), &asked));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(forging.join().unwrap(), "a forged hello was answered");
+        outcome
+    });
+    assert!(outcome.errors.is_empty(), "{outcome:?}");
+    assert!(sum(&outcome, |flow| flow.received_units.unwrap_or(0)) > 0, "{outcome:?}");
 }
