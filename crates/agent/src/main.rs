@@ -67,7 +67,7 @@ access and limits of serve; a peer is an IPv4 address or an IPv6 network of 64 b
   --max-sessions N    sessions of one peer at once (default 64)
   --max-flows N       flows of one peer at once, over all of its sessions (default 4096)
   --max-connections N http connections of one peer at once (default 32768)
-  --max-rate RATE     payload rate of one session: 1gbit, 20mbit (default unlimited)
+  --max-rate RATE     what is sent to a peer, over sessions and HTTP: 1gbit, 20mbit (default unlimited)
   --max-idle TIME     close a connection without a request for a session after this time (default 10s)
 
 users of iperf3 clients, by iperf3's names; the two files go together:

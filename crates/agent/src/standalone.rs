@@ -163,7 +163,7 @@ fn exposure(spec: &ServeSpec) -> Option<String> {
     match (spec.port, &spec.key) {
         (Some(port), None) => {
             let limit = match spec.per_peer.as_ref().and_then(|limits| limits.rate_bps) {
-                Some(rate_bps) => format!("at {rate_bps} bit/s a session"),
+                Some(rate_bps) => format!("at {rate_bps} bit/s a peer"),
                 None => "as fast as it can".to_owned(),
             };
             let also =

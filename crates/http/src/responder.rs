@@ -141,6 +141,11 @@ impl Responder {
         self.count(Counter::Shed, 1);
     }
 
+    /// Counts a connection that was closed while idle to make room for another peer's.
+    pub fn displaced(&self) {
+        self.count(Counter::Displaced, 1);
+    }
+
     /// Counts a TLS handshake.
     pub fn handshake_completed(&self, resumed: bool) {
         self.count(if resumed { Counter::HandshakesResumed } else { Counter::HandshakesFull }, 1);

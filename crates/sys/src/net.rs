@@ -268,6 +268,13 @@ pub fn reset(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
+/// Sends as much of these bytes as the socket has room for, without waiting, whatever its mode; failures are ignored: the
+/// caller is about to close the connection.
+pub fn send_now(stream: &TcpStream, bytes: &[u8]) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let _ = socket2::SockRef::from(stream).send_with_flags(bytes, flags);
+}
+
 /// Makes the kernel end a connection whose peer acknowledges nothing for this long (TCP_USER_TIMEOUT).
 pub fn give_up_after(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_user_timeout(Some(silence))

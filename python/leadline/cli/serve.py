@@ -208,7 +208,7 @@ def command(
         str | None,
         typer.Option(
             "--max-rate",
-            help="Limit of the payload rate per session: 1gbit. Default: no limit.",
+            help="Limit of what is sent to a peer, over its sessions and HTTP: 1gbit. Default: no limit.",
             metavar="RATE",
             rich_help_panel=_ACCESS,
         ),
@@ -234,8 +234,8 @@ def command(
         raise InputError("--certificate without --https-port", hint="give --https-port 8443")
     if http and no_http:
         raise InputError("--http and --no-http exclude each other")
-    if http and (port is not None or key_file is not None or max_rate is not None):
-        raise InputError("--port, --key-file and --max-rate are for tcp, udp and rr", hint="leave out --http")
+    if http and (port is not None or key_file is not None):
+        raise InputError("--port and --key-file are for tcp, udp and rr", hint="leave out --http")
     if no_http and http_port is not None:
         raise InputError("--http-port is for HTTP", hint="leave out --no-http")
     if (users is None) != (rsa_key is None) or ((pkcs1 or skew) and users is None):

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +77,18 @@ def test_a_share_of_errors_is_exact(ports: tuple[str, str]) -> None:
 
 
 @pytest.mark.agent
+def test_max_rate_holds_for_http_alone(ports: tuple[str, str]) -> None:
+    size, rate_bps = 1_000_000, 40_000_000
+    with serving("--http-port", ports[0], "--max-rate", "40mbit") as urls:
+        began = time.monotonic()
+        with urllib.request.urlopen(urls["http"] + f"/?size={size}", timeout=WITHIN_S) as answer:
+            assert len(answer.read()) == size
+        took = time.monotonic() - began
+    # A tenth of a second of the rate may be sent at once; a busy machine only takes longer.
+    assert took >= size * 8 / rate_bps - 0.1
+
+
+@pytest.mark.agent
 def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -100,7 +113,7 @@ def test_self_signed_tls_answers_requests(ports: tuple[str, str]) -> None:
             "--certificate and --key require each other; give both, or neither to have a certificate made",
         ),
         (["--certificate", "a", "--key", "b"], "--certificate without --https-port; give --https-port 8443"),
-        (["--http", "-p", "9000"], "--port, --key-file and --max-rate are for tcp, udp and rr; leave out --http"),
+        (["--http", "-p", "9000"], "--port and --key-file are for tcp, udp and rr; leave out --http"),
         (["--no-http", "--http-port", "9000"], "--http-port is for HTTP; leave out --no-http"),
         (["--errors", "2"], "--errors"),
         (["--status", "100"], "--status"),

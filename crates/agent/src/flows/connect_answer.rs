@@ -34,6 +34,12 @@ const STARVED_REST: Duration = Duration::from_millis(20);
 const SPARE_CONNECTIONS: usize = 64;
 const LISTENER: u64 = u64::MAX;
 
+/// Returns how many connections a session may have at once: a client may open the next one before this end has closed
+/// the last.
+pub fn max_connections(outstanding: usize, flows: usize) -> usize {
+    2 * outstanding * flows + SPARE_CONNECTIONS
+}
+
 /// The session's own port.
 pub enum ConnectPort {
     /// Accepts connections.
@@ -158,8 +164,7 @@ pub fn drive(
 
 impl Answering {
     fn new(work: AnswerWork, counters: Vec<Arc<FlowCounters>>) -> Self {
-        // A client may open the next connection before this end has closed the last.
-        let most = 2 * work.outstanding * counters.len() + SPARE_CONNECTIONS;
+        let most = max_connections(work.outstanding, counters.len());
         Self {
             work,
             times: vec![(None, None); counters.len()],

@@ -1,19 +1,20 @@
-//! The admission of sessions: limits of time, flows, rate and memory, of all sessions and of each peer, and the
-//! reason for a refusal. A peer is an IPv4 address, or an IPv6 network of 64 bits, because a host owns all addresses
-//! of such a network.
+//! The admission of sessions: what a request may ask for, what it amounts to, and the reason for a refusal.
+//! `occupancy` knows what is in use already.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_sys::net;
 use leadline_transport::{DatagramSizes, Open, Refusal, Work, HEADER_BYTES, SHORT_HEADER_BYTES};
 use leadline_wire::{Direction, PeerLimits, Protocol, StreamOptions, StreamPayload};
 
+use super::descriptors::DescriptorBudget;
+use super::occupancy::{Occupancy, SessionActivity, SessionShare};
+use super::shares::{peer_of, Amounts, Excess, Resource, ShareLimits};
+use crate::flows::connect_answer::max_connections;
 use crate::flows::datagram_io;
 use crate::flows::stream::PacedBlocks;
-use crate::locking::lock;
 
 /// The limits of sessions.
 #[derive(Clone, Debug)]
@@ -46,101 +47,107 @@ const RR_BLOCKS_BYTES: u64 = 128 << 10;
 /// The maximum number of outstanding transactions of a session.
 const MOST_OUTSTANDING: u64 = 65_536;
 
-/// Returns the peer to which an address belongs.
-pub fn peer_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        v4 => v4,
-    }
-}
+/// The descriptors of a thread of a session: its poll, the file or memory that it sends, and its figures in /proc.
+const THREAD_DESCRIPTORS: u64 = 3;
 
-/// The resources in use, by all sessions and by each peer; a peer without sessions is removed.
-#[derive(Debug, Default)]
-pub struct Occupancy {
-    taken: Mutex<Taken>,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    all: Amount,
-    by_peer: HashMap<IpAddr, Amount>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Amount {
-    sessions: u32,
-    flows: u64,
-    bytes: u64,
-}
-
-/// The resources of one session; returned when this is dropped.
-#[derive(Debug)]
-pub struct Share {
-    occupancy: Arc<Occupancy>,
-    peer: IpAddr,
-    amount: Amount,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.occupancy.taken);
-        taken.all.take(self.amount);
-        if let Some(of_peer) = taken.by_peer.get_mut(&self.peer) {
-            of_peer.take(self.amount);
-            if of_peer.sessions == 0 {
-                taken.by_peer.remove(&self.peer);
-            }
-        }
-    }
-}
-
-impl Amount {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            sessions: self.sessions + other.sessions,
-            flows: self.flows + other.flows,
-            bytes: self.bytes + other.bytes,
-        }
-    }
-
-    fn take(&mut self, other: Self) {
-        self.sessions -= other.sessions;
-        self.flows -= other.flows;
-        self.bytes -= other.bytes;
-    }
+/// Returns the limits of what peers hold at once.
+pub fn share_limits(limits: &Limits, budget: &DescriptorBudget) -> ShareLimits {
+    use Resource::{Bytes, Descriptors, Flows, HttpConnections, RateBps, SessionDescriptors, Sessions};
+    let PeerLimits { sessions, flows, connections, rate_bps, .. } = limits.per_peer;
+    let per_peer = Amounts::UNLIMITED
+        .with(Sessions, sessions.into())
+        .with(Flows, flows.into())
+        .with(HttpConnections, u64::from(connections).min(budget.http_of_peer))
+        .with(SessionDescriptors, budget.sessions_of_peer)
+        .with(Bytes, MOST_PEER_MEMORY_BYTES)
+        .with(RateBps, rate_bps.unwrap_or(u64::MAX));
+    let all = Amounts::UNLIMITED
+        .with(Sessions, MOST_SESSIONS.into())
+        .with(HttpConnections, budget.http)
+        .with(SessionDescriptors, budget.sessions)
+        .with(Descriptors, budget.all)
+        .with(Bytes, MOST_MEMORY_BYTES);
+    ShareLimits { per_peer, all, rate_bps }
 }
 
 /// Grants a request from this address, or returns the reason for its refusal.
-pub fn admit(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occupancy>) -> Result<Share, Refusal> {
+pub fn admit(
+    open: &Open,
+    limits: &Limits,
+    client: IpAddr,
+    occupancy: &Arc<Occupancy>,
+    activity: Arc<SessionActivity>,
+) -> Result<SessionShare, Refusal> {
     check(open, limits)?;
     let peer = peer_of(client);
-    let amount = Amount { sessions: 1, flows: flows(open), bytes: memory_bytes(open) };
-    let mut taken = lock(&occupancy.taken);
-    let all = taken.all.plus(amount);
-    let of_peer = taken.by_peer.get(&peer).copied().unwrap_or_default().plus(amount);
-    let per_peer = &limits.per_peer;
-    if of_peer.sessions > per_peer.sessions {
-        let message = format!("{peer} has {} sessions open already, the most that a peer may have", per_peer.sessions);
-        return Err(refusal("too_many_sessions", message));
+    let amounts = amounts(open, limits.per_peer.rate_bps.is_some());
+    let share = occupancy.take_session(peer, amounts, activity);
+    let share = share.map_err(|excess| explain(excess, peer, amounts, limits))?;
+    if let (Work::Rr { .. }, Some(0)) = (&open.work, share.rate.as_ref().map(|rate| rate.left_bps())) {
+        return Err(refusal("too_fast", format!("the sessions of {peer} have all of the rate that it may have")));
     }
-    if of_peer.flows > u64::from(per_peer.flows) {
-        let message =
-            format!("{peer} would have {} flows; this server allows a peer {}", of_peer.flows, per_peer.flows);
-        return Err(refusal("too_many_flows", message));
+    Ok(share)
+}
+
+fn explain(excess: Excess, peer: IpAddr, amounts: Amounts, limits: &Limits) -> Refusal {
+    let PeerLimits { sessions, flows, rate_bps, .. } = limits.per_peer;
+    match excess {
+        Excess::OfPeer(Resource::Sessions, _) => refusal(
+            "too_many_sessions",
+            format!("{peer} has {sessions} sessions open already, the most that a peer may have"),
+        ),
+        Excess::OfPeer(Resource::Flows, wanted) => {
+            refusal("too_many_flows", format!("{peer} would have {wanted} flows; this server allows a peer {flows}"))
+        }
+        Excess::OfPeer(Resource::RateBps, wanted) => {
+            let most_bps = rate_bps.unwrap_or(u64::MAX);
+            let message =
+                format!("the sessions of {peer} would have {wanted} bit/s; this server allows a peer {most_bps} bit/s");
+            refusal("too_fast", message)
+        }
+        Excess::OfAll(Resource::Sessions) => {
+            refusal("too_many_sessions", format!("{MOST_SESSIONS} sessions run already"))
+        }
+        Excess::OfPeer(Resource::Bytes, _) | Excess::OfAll(Resource::Bytes) => {
+            let bytes = amounts.of(Resource::Bytes);
+            refusal(
+                "too_much_memory",
+                format!("{bytes} bytes of buffers are more than this server has left for sessions"),
+            )
+        }
+        Excess::OfPeer(..) | Excess::OfAll(_) => {
+            let files = amounts.of(Resource::SessionDescriptors);
+            let message = format!("{files} open files are more than this server has left for sessions (ulimit -n)");
+            refusal("too_many_files", message)
+        }
     }
-    if all.sessions > MOST_SESSIONS {
-        return Err(refusal("too_many_sessions", format!("{MOST_SESSIONS} sessions run already")));
-    }
-    if of_peer.bytes > MOST_PEER_MEMORY_BYTES || all.bytes > MOST_MEMORY_BYTES {
-        let message = format!("{} bytes of buffers are more than this server has left for sessions", amount.bytes);
-        return Err(refusal("too_much_memory", message));
-    }
-    taken.all = all;
-    taken.by_peer.insert(peer, of_peer);
-    Ok(Share { occupancy: Arc::clone(occupancy), peer, amount })
+}
+
+/// Returns what a session holds until it ends.
+fn amounts(open: &Open, is_rate_limited: bool) -> Amounts {
+    let descriptors = descriptors(open);
+    // The conversion saturates, and so does an unlimited rate, which `check` has refused.
+    let rate_bps = if is_rate_limited { asked_bps(open).map_or(u64::MAX, |bps| bps.ceil() as u64) } else { 0 };
+    Amounts::default()
+        .with(Resource::Sessions, 1)
+        .with(Resource::Flows, flows(open))
+        .with(Resource::SessionDescriptors, descriptors)
+        .with(Resource::Descriptors, descriptors)
+        .with(Resource::Bytes, memory_bytes(open))
+        .with(Resource::RateBps, rate_bps)
+}
+
+/// Returns the descriptors of a session: its control connection, its flows and its threads. With a connection for each
+/// transaction, it has one flow, and a port with all connections.
+fn descriptors(open: &Open) -> u64 {
+    let connections = match open.work {
+        Work::Rr { connect: true, protocol: Protocol::Udp, .. } => 2,
+        Work::Rr { connect: true, outstanding, .. } => {
+            2 + max_connections(outstanding as usize, open.flows as usize) as u64
+        }
+        _ => flows(open),
+    };
+    1 + connections + ways(open) * THREAD_DESCRIPTORS * u64::from(threads(open).min(open.flows))
 }
 
 /// Returns the number of flows in both directions.
@@ -287,7 +294,7 @@ fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
         Some(asked_bps) => format!("{asked_bps:.0} bit/s"),
         None => "as fast as possible".to_owned(),
     };
-    let message = format!("{requested}; this server allows a session {most_bps} bit/s: give --rate");
+    let message = format!("{requested}; this server allows a peer {most_bps} bit/s: give --rate");
     Err(refusal("too_fast", message))
 }
 
@@ -376,15 +383,35 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn admitted(open: &Open, limits: &Limits, client: IpAddr, occupancy: &Arc<Occupancy>) -> Result<Share, String> {
-        admit(open, limits, client, occupancy).map_err(|refusal| refusal.code)
+    const BUDGET: DescriptorBudget = DescriptorBudget {
+        all: 100_000,
+        http: 50_000,
+        http_of_peer: 40_000,
+        sessions: 50_000,
+        sessions_of_peer: 40_000,
+        pending: 100,
+        pending_of_peer: 10,
+    };
+
+    fn empty(limits: &Limits, budget: &DescriptorBudget) -> Arc<Occupancy> {
+        Arc::new(Occupancy::new(share_limits(limits, budget), 1))
+    }
+
+    fn admitted(
+        open: &Open,
+        limits: &Limits,
+        client: IpAddr,
+        occupancy: &Arc<Occupancy>,
+    ) -> Result<SessionShare, String> {
+        let activity = Arc::new(SessionActivity::new(0, || {}));
+        admit(open, limits, client, occupancy, activity).map_err(|refusal| refusal.code)
     }
 
     #[test]
     fn sessions_and_flows_of_a_peer_are_limited_and_given_back() {
-        let occupancy = Arc::new(Occupancy::default());
         let per_peer = PeerLimits { sessions: 3, flows: 10, ..PeerLimits::default() };
         let limits = Limits { per_peer, ..limits() };
+        let occupancy = empty(&limits, &BUDGET);
         let both = Open { flows: 4, direction: Direction::Both, ..open(TCP) };
         let first = admitted(&both, &limits, ONE, &occupancy).unwrap();
         assert_eq!(admitted(&both, &limits, ONE, &occupancy).unwrap_err(), "too_many_flows");
@@ -394,14 +421,6 @@ mod tests {
         assert!(admitted(&both, &limits, OTHER, &occupancy).is_ok(), "the limits count each peer separately");
         drop(first);
         assert!(admitted(&both, &limits, ONE, &occupancy).is_ok());
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_peer() {
-        let same = ["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"].map(|text| peer_of(text.parse().unwrap()));
-        assert_eq!(same[0], same[1]);
-        assert_ne!(same[0], peer_of("2001:db8:0:1::1".parse().unwrap()));
-        assert_eq!(peer_of("::ffff:192.0.2.1".parse().unwrap()), ONE);
     }
 
     #[test]
@@ -433,7 +452,7 @@ mod tests {
 
     #[test]
     fn memory_is_lent_and_given_back() {
-        let occupancy = Arc::new(Occupancy::default());
+        let occupancy = empty(&limits(), &BUDGET);
         let greedy = open(Work::Rr {
             protocol: Protocol::Tcp,
             request_bytes: LARGEST_BLOCK_BYTES,
@@ -456,7 +475,51 @@ mod tests {
         assert_eq!(fill(ONE), ("too_much_memory".to_owned(), of_peer));
         assert_eq!(fill(OTHER), ("too_much_memory".to_owned(), of_peer.min(of_all - of_peer)));
         drop(shares);
-        let taken = lock(&occupancy.taken);
-        assert!(taken.all == Amount::default() && taken.by_peer.is_empty());
+        assert_eq!((occupancy.total(Resource::Bytes), occupancy.total(Resource::Sessions)), (0, 0));
+    }
+
+    #[test]
+    fn sessions_of_a_peer_have_its_rate_together() {
+        let per_peer = PeerLimits { rate_bps: Some(1_000_000), ..PeerLimits::default() };
+        let limits = Limits { per_peer, ..limits() };
+        let occupancy = empty(&limits, &BUDGET);
+        let tcp = |rate| open(Work::Tcp { block_bytes: 1000, rate_bps: Some(rate), options: StreamOptions::DEFAULT });
+        let rr = open(Work::Rr {
+            protocol: Protocol::Tcp,
+            request_bytes: 1,
+            response_bytes: 1,
+            connect: false,
+            outstanding: 1,
+        });
+        let first = admitted(&tcp(600_000), &limits, ONE, &occupancy).unwrap();
+        assert_eq!(admitted(&tcp(400_001), &limits, ONE, &occupancy).unwrap_err(), "too_fast");
+        let answers = admitted(&rr, &limits, ONE, &occupancy).unwrap();
+        assert_eq!(answers.rate.as_ref().unwrap().left_bps(), 400_000);
+        let _second = admitted(&tcp(400_000), &limits, ONE, &occupancy).unwrap();
+        assert_eq!(admitted(&rr, &limits, ONE, &occupancy).unwrap_err(), "too_fast", "nothing is left");
+        assert!(admitted(&tcp(1_000_000), &limits, OTHER, &occupancy).is_ok(), "another peer has its own");
+        drop(first);
+        assert_eq!(answers.rate.as_ref().unwrap().left_bps(), 600_000);
+    }
+
+    #[test]
+    fn descriptors_are_lent_within_the_budget_and_a_part_remains_for_others() {
+        let budget = DescriptorBudget { sessions: 100, sessions_of_peer: 75, ..BUDGET };
+        let occupancy = empty(&limits(), &budget);
+        let many = Open { flows: 8, ..open(TCP) };
+        let each = descriptors(&many);
+        assert!((12..=12 + 8 * THREAD_DESCRIPTORS).contains(&each));
+        let mut held: Vec<SessionShare> = Vec::new();
+        let refused = loop {
+            match admitted(&many, &limits(), ONE, &occupancy) {
+                Ok(share) => held.push(share),
+                Err(code) => break code,
+            }
+        };
+        assert_eq!((refused.as_str(), held.len() as u64), ("too_many_files", 75 / each));
+        assert!(admitted(&open(TCP), &limits(), OTHER, &occupancy).is_ok());
+        let connect =
+            Work::Rr { protocol: Protocol::Tcp, request_bytes: 1, response_bytes: 1, connect: true, outstanding: 100 };
+        assert_eq!(admitted(&open(connect), &limits(), OTHER, &occupancy).unwrap_err(), "too_many_files");
     }
 }

@@ -6,6 +6,7 @@
 mod balancer;
 mod epoll;
 mod limits;
+mod pacing;
 mod peer;
 mod setup;
 mod table;
@@ -28,6 +29,7 @@ use leadline_sys::ring::Ring;
 use leadline_tls::ServerTls;
 use tracing::{error, info, warn};
 
+pub use self::limits::MAX_CONNECTIONS;
 pub use self::setup::{behaviour, tls};
 
 use self::balancer::Balancer;
@@ -35,6 +37,7 @@ use self::epoll::EpollWorker;
 use self::limits::{Limits, LIMITS};
 use self::uring::UringWorker;
 use self::worker::{Listener, WorkerContext};
+use super::occupancy::Occupancy;
 use crate::control_signal::ControlSignal;
 
 /// The maximum number of threads: more would only take CPU time from the rest of the host.
@@ -58,8 +61,10 @@ pub struct Service {
     pub stalls: Option<Stalls>,
     /// Threads; one per CPU that it may use if absent.
     pub threads: Option<u32>,
-    /// The maximum number of open connections of one peer.
-    pub most_per_peer: usize,
+    /// What its peers hold.
+    pub occupancy: Arc<Occupancy>,
+    /// The maximum number of open connections, over all peers.
+    pub connections: usize,
 }
 
 #[cfg(test)]
@@ -67,13 +72,15 @@ impl Service {
     /// Returns a service with the default response on these listeners.
     pub fn on(plain: Vec<TcpListener>) -> Self {
         let (secure, tls, stalls, threads) = Default::default();
-        Self { plain, secure, tls, behaviour: Behaviour::default(), stalls, threads, most_per_peer: LIMITS.per_peer }
+        let (behaviour, occupancy) =
+            (Behaviour::default(), limits::tests::occupancy(MAX_CONNECTIONS, MAX_CONNECTIONS, None));
+        Self { plain, secure, tls, behaviour, stalls, threads, occupancy, connections: LIMITS.connections }
     }
 }
 
 /// Answers requests on threads of its own, until the signal stops them; returns these threads.
 pub fn listen(service: Service, signal: &Arc<ControlSignal>) -> io::Result<Vec<JoinHandle<()>>> {
-    listen_within(Limits { per_peer: service.most_per_peer, ..LIMITS }, Engine::Best, service, signal)
+    listen_within(Limits { connections: service.connections, ..LIMITS }, Engine::Best, service, signal)
 }
 
 /// The kernel interface for sockets.
@@ -103,9 +110,15 @@ fn listen_within(
             (Vec::new(), 0, format!("epoll: io_uring is not available ({})", plain_text(&error)))
         }
     };
-    info!(engine, threads, limits.connections, limits.per_peer, "HTTP responder starts");
-    let (balancer, wake_sockets) = Balancer::new(threads, &limits)?;
+    info!(engine, threads, limits.connections, "HTTP responder starts");
+    let (balancer, wake_sockets) = Balancer::new(threads, &limits, Arc::clone(&service.occupancy))?;
     let balancer = Arc::new(balancer);
+    let closing = Arc::downgrade(&balancer);
+    service.occupancy.on_close_http(move |peer| {
+        if let Some(balancer) = closing.upgrade() {
+            balancer.close_idle(peer);
+        }
+    });
     let setup = Setup { behaviour: service.behaviour, stalls: service.stalls, started_ns: monotonic_ns(), engine };
     let mut workers = Vec::with_capacity(threads);
     for (own, (responder, wake_socket)) in Responder::group(threads, setup).into_iter().zip(wake_sockets).enumerate() {

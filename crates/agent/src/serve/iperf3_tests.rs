@@ -2,6 +2,7 @@
 //! no test. Several clients are served at once: those at one address open their UDP flows one after the other.
 
 use std::collections::hash_map::{Entry, HashMap};
+use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::SyncSender;
@@ -24,6 +25,8 @@ pub enum Iperf3Input {
     Stream(TcpStream),
     /// A UDP flow.
     Datagram(UdpSocket),
+    /// Another port of the client's address claims a UDP flow when all are open already: one of them is forged.
+    Contender(SocketAddr),
     /// A worker has ended.
     WorkerDone,
     /// The control connection has ended, or is unusable for this reason.
@@ -37,6 +40,28 @@ struct Awaiting {
     inbox: SyncSender<Iperf3Input>,
 }
 
+/// A test whose UDP flows are all open, and have not shown yet that their ports are the client's.
+#[derive(Debug)]
+struct Contest {
+    awaiting: Awaiting,
+    /// Whether a flow can still go to another port.
+    may_move: bool,
+    /// The ports that have said hello.
+    known: HashSet<SocketAddr>,
+}
+
+/// The maximum number of ports that may claim the flows of a test.
+const MAX_CONTENDERS: usize = 4096;
+
+/// What a claim on a flow of a running test leads to.
+#[derive(Debug)]
+pub struct Claim {
+    /// Tells the test.
+    pub inbox: SyncSender<Iperf3Input>,
+    /// Whether the hello is to be answered.
+    pub is_answered: bool,
+}
+
 /// The tests under way.
 #[derive(Debug, Default)]
 pub struct Iperf3Tests {
@@ -44,6 +69,8 @@ pub struct Iperf3Tests {
     awaiting_datagrams: Mutex<HashMap<IpAddr, Awaiting>>,
     /// The tests of the UDP flows that are open, by the client's end of the flow.
     open_datagrams: Mutex<HashMap<SocketAddr, Cookie>>,
+    /// The tests whose flows may have been claimed by a forged hello, by the client's address; the last one of each.
+    contests: Mutex<HashMap<IpAddr, Contest>>,
     turn_over: Condvar,
 }
 
@@ -84,6 +111,41 @@ impl Iperf3Tests {
         }
     }
 
+    /// Watches for further claims on the open UDP flows of a test, until the result is dropped.
+    pub fn watch_claims(
+        &self,
+        address: IpAddr,
+        cookie: Cookie,
+        inbox: &SyncSender<Iperf3Input>,
+        may_move: bool,
+    ) -> ClaimWatch<'_> {
+        let address = address.to_canonical();
+        let open = lock(&self.open_datagrams);
+        let known = open.iter().filter(|(_, whose)| **whose == cookie).map(|(client, _)| *client).collect();
+        let awaiting = Awaiting { cookie, inbox: inbox.clone() };
+        lock(&self.contests).insert(address, Contest { awaiting, may_move, known });
+        ClaimWatch { tests: self, address, cookie }
+    }
+
+    /// Returns the test whose flows are all open and that gets another hello, from a port that has not said any.
+    pub fn contend(&self, client: SocketAddr) -> Option<Claim> {
+        if lock(&self.open_datagrams).contains_key(&client) {
+            return None;
+        }
+        let mut contests = lock(&self.contests);
+        let contest = contests.get_mut(&client.ip().to_canonical())?;
+        let is_new = contest.known.len() < MAX_CONTENDERS && contest.known.insert(client);
+        is_new.then(|| Claim { inbox: contest.awaiting.inbox.clone(), is_answered: contest.may_move })
+    }
+
+    /// Returns the test that gets a datagram from a port that has said hello and has no flow: so the sender is the
+    /// client, or forges more than hellos.
+    pub fn contend_by_data(&self, client: SocketAddr) -> Option<SyncSender<Iperf3Input>> {
+        let contests = lock(&self.contests);
+        let contest = contests.get(&client.ip().to_canonical())?;
+        (contest.may_move && contest.known.contains(&client)).then(|| contest.awaiting.inbox.clone())
+    }
+
     /// Waits until no other test awaits UDP flows from this address, and awaits them until the result is dropped.
     pub fn await_datagrams(
         &self,
@@ -120,6 +182,23 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         lock(&self.tests.open_datagrams).retain(|_, cookie| *cookie != self.cookie);
         lock(&self.tests.by_cookie).remove(&self.cookie);
+    }
+}
+
+/// A test whose flows may be claimed once more.
+pub struct ClaimWatch<'a> {
+    tests: &'a Iperf3Tests,
+    address: IpAddr,
+    cookie: Cookie,
+}
+
+impl Drop for ClaimWatch<'_> {
+    fn drop(&mut self) {
+        let mut contests = lock(&self.tests.contests);
+        // A later test at this address has a watch of its own.
+        if contests.get(&self.address).is_some_and(|contest| contest.awaiting.cookie == self.cookie) {
+            contests.remove(&self.address);
+        }
     }
 }
 
@@ -192,5 +271,30 @@ mod tests {
         assert!(tests.claim(ends[0]).is_none(), "a late duplicate does not join the next test");
         drop(registered);
         assert!(tests.claim(ends[0]).is_some());
+    }
+
+    #[test]
+    fn further_hello_from_another_port_is_a_claim_and_its_data_another() {
+        let tests = Iperf3Tests::default();
+        let (inbox, _input) = mpsc::sync_channel(1);
+        let (server, past) = (ControlSignal::default(), Instant::now());
+        let ends = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:3"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let turn = tests.await_datagrams(ends[0].ip(), cookie(1), &inbox, past, &server).unwrap();
+        assert!(tests.claim(ends[0]).is_some());
+        let watch = tests.watch_claims(ends[0].ip(), cookie(1), &inbox, true);
+        drop(turn);
+        assert!(tests.contend(ends[0]).is_none(), "a duplicate of the flow's own hello");
+        assert!(tests.contend_by_data(ends[1]).is_none(), "it has not said hello");
+        assert!(tests.contend(ends[1]).is_some_and(|claim| claim.is_answered) && tests.contend(ends[1]).is_none());
+        assert!(tests.contend_by_data(ends[1]).is_some() && tests.contend_by_data(ends[0]).is_some());
+        assert!(tests.contend(ends[2]).is_none(), "another address");
+        let later = tests.watch_claims(ends[0].ip(), cookie(2), &inbox, false);
+        drop(watch);
+        assert!(
+            tests.contend_by_data(ends[1]).is_none() && tests.contend(ends[1]).is_some_and(|claim| !claim.is_answered),
+            "the later test's"
+        );
+        drop(later);
+        assert!(tests.contend("192.0.2.1:4".parse().unwrap()).is_none());
     }
 }

@@ -17,19 +17,19 @@ use leadline_transport::iperf3::{is_hello, HELLO_ANSWER};
 use leadline_transport::{FromServer, Header, HeaderKind, HelloAnswer, SessionRequest, HEADER_BYTES};
 use tracing::{debug, info, warn};
 
-use super::admission::{admit, peer_of};
+use super::admission::admit;
 use super::iperf3;
+use super::iperf3_request;
 use super::iperf3_tests::Iperf3Input;
+use super::occupancy::{Notice, SessionPlace};
 use super::pending::{send, Iperf3Request, Opened, PendingConnection, PendingTable};
 use super::session;
 use super::shared::{ServerShared, SessionInput};
+use super::shares::peer_of;
 use crate::control_signal::ControlSignal;
 use crate::flows::datagram::answer_hello;
 use crate::locking::lock;
 
-/// The maximum number of connections without an introduction at once, in total and per peer.
-const MOST_PENDING: usize = 2048;
-const MOST_PENDING_OF_PEER: usize = 512;
 /// Connections, or datagrams, that are accepted before the other kind.
 const PER_ROUND: usize = 256;
 const LISTEN_POLL_NS: u64 = 100_000_000;
@@ -51,8 +51,12 @@ pub fn listen(
     let poll = Poll::new(PER_ROUND)?;
     poll.add(&listener, LISTENER, Interest::Read)?;
     poll.add(&socket, DATAGRAMS, Interest::Read)?;
-    let pending = PendingTable::new(DATAGRAMS + 1, MOST_PENDING, MOST_PENDING_OF_PEER);
-    let mut session_listener = SessionListener { listener, socket, shared, signal, poll, pending };
+    let (most, of_peer) = (shared.budget.pending, shared.budget.pending_of_peer);
+    let pending = PendingTable::new(DATAGRAMS + 1, most, of_peer);
+    // Introductions that have arrived are read before their connections would have to make room for further ones.
+    let per_turn = (of_peer as usize / 2).clamp(1, PER_ROUND);
+    let notice = Notice::default();
+    let mut session_listener = SessionListener { listener, socket, shared, signal, poll, pending, per_turn, notice };
     std::thread::Builder::new()
         .name("session-listener".into())
         .spawn(move || while !session_listener.signal.stopped() && session_listener.run_once().is_ok() {})
@@ -66,6 +70,10 @@ struct SessionListener {
     poll: Poll,
     /// Pending connections, by their token in the poll.
     pending: PendingTable<PendingConnection>,
+    /// Connections that are accepted before those that have arrived are read.
+    per_turn: usize,
+    /// Limits what the log says about a lack of descriptors.
+    notice: Notice,
 }
 
 impl SessionListener {
@@ -91,16 +99,13 @@ impl SessionListener {
     }
 
     fn accept(&mut self) {
-        for _ in 0..PER_ROUND {
+        for _ in 0..self.per_turn {
             let (stream, client) = match self.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                     if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-                        // Most likely no descriptor is left: pending connections make room.
-                        warn!(%error, "connections cannot be accepted: the oldest pending one is closed");
-                        self.pending.evict_one();
-                        std::thread::sleep(EXHAUSTED_PAUSE);
+                        self.make_room(&error);
                     }
                     return;
                 }
@@ -114,6 +119,19 @@ impl SessionListener {
                 self.pending.remove(token);
             }
         }
+    }
+
+    /// Most likely no descriptor is left: a pending connection makes room, or else what the largest holder has.
+    fn make_room(&mut self, error: &io::Error) {
+        if let Some(unsaid) = self.notice.take(monotonic_ns()) {
+            warn!(%error, pending = !self.pending.is_empty(), unsaid, "connections cannot be accepted: others are closed");
+        }
+        if self.pending.is_empty() {
+            self.shared.occupancy.free_descriptor();
+        } else {
+            self.pending.evict_one();
+        }
+        std::thread::sleep(EXHAUSTED_PAUSE);
     }
 
     fn receive(&mut self, token: u64) {
@@ -175,42 +193,50 @@ impl SessionListener {
         }
     }
 
-    fn open_session(&self, mut control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
-        let share = match admit(&request.open, &self.shared.limits, client.ip(), &self.shared.occupancy) {
+    fn open_session(&self, control: TcpStream, client: SocketAddr, request: SessionRequest) -> io::Result<()> {
+        let control = Arc::new(control);
+        let activity = session::activity(&control);
+        let admitted =
+            admit(&request.open, &self.shared.limits, client.ip(), &self.shared.occupancy, Arc::clone(&activity));
+        let share = match admitted {
             Ok(share) => share,
             Err(refusal) => {
                 info!(%client, code = refusal.code, reason = refusal.message, "session not admitted");
-                return send(&mut control, &FromServer::Refused(refusal));
+                return send(&mut &*control, &FromServer::Refused(refusal));
             }
         };
         let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("session".into()).spawn(move || {
-            let _share = share;
+            let place = SessionPlace { share, activity };
             // A client that disconnects or sends garbage is not an error of the server; its session ends.
-            let _ = session::run(control, client, request, &shared, &signal);
+            let _ = session::run(control, client, request, &place, &shared, &signal);
         })?;
         Ok(())
     }
 }
 
 impl SessionListener {
-    fn open_iperf3_test(&self, mut control: TcpStream, client: SocketAddr, request: Iperf3Request) -> io::Result<()> {
-        let open = iperf3::as_session(&request.asked, self.shared.limits.longest_ms);
+    fn open_iperf3_test(&self, control: TcpStream, client: SocketAddr, request: Iperf3Request) -> io::Result<()> {
+        let control = Arc::new(control);
+        let activity = iperf3::activity(&control);
         let limits = &self.shared.limits;
-        let admitted = iperf3::check_bursts(&request.asked, limits.per_peer.rate_bps)
-            .and_then(|()| admit(&open, limits, client.ip(), &self.shared.occupancy));
-        let share = match admitted {
-            Ok(share) => share,
+        let open = iperf3_request::as_session(&request.asked, limits.longest_ms);
+        let admitted = iperf3_request::check_bursts(&request.asked, limits.per_peer.rate_bps).and_then(|paced| {
+            let share = admit(&open, limits, client.ip(), &self.shared.occupancy, Arc::clone(&activity))?;
+            Ok((paced, share))
+        });
+        let (paced, share) = match admitted {
+            Ok(admitted) => admitted,
             Err(refusal) => {
                 info!(%client, code = refusal.code, reason = refusal.message, "iperf3 test not admitted");
-                return control.write_all(&iperf3::refusal(&refusal, &request.asked));
+                return (&*control).write_all(&iperf3_request::refusal(&refusal, &request.asked));
             }
         };
         let (shared, signal) = (Arc::clone(&self.shared), Arc::clone(&self.signal));
         std::thread::Builder::new().name("iperf3".into()).spawn(move || {
-            let _share = share;
+            let place = SessionPlace { share, activity };
             // As with a session: a client that disconnects or sends garbage ends its test alone.
-            let _ = iperf3::run(control, client, request, &shared, &signal);
+            let _ = iperf3::run(control, client, request, paced, &place, &shared, &signal);
         })?;
         Ok(())
     }
@@ -253,14 +279,22 @@ fn accept_datagrams(listener: &UdpSocket, shared: &ServerShared) {
 }
 
 /// Opens a UDP flow of an iperf3 test. A client at this address has asked for it on its control connection, and the
-/// answer is as short as the question. A second hello of an open flow is a duplicate.
+/// answer is as short as the question. A second hello of an open flow is a duplicate; one from another port, when all flows
+/// are open, shows that one of both was forged, and the test decides.
 fn accept_iperf3_flow(
     listener: &UdpSocket,
     client: SocketAddr,
     shared: &ServerShared,
     waiting: &mut VecDeque<Datagram>,
 ) {
-    let Some(test) = shared.iperf3.claim(client) else { return };
+    let Some(test) = shared.iperf3.claim(client) else {
+        if let Some(claim) = shared.iperf3.contend(client) {
+            // If the test's inbox is full, it hears of others.
+            let _ = claim.inbox.try_send(Iperf3Input::Contender(client));
+            let _ = claim.is_answered.then(|| listener.send_to(&HELLO_ANSWER, client));
+        }
+        return;
+    };
     if let Ok(socket) = flow_socket(listener, client, waiting) {
         let answered = socket.send(&HELLO_ANSWER).is_ok();
         // If the test's inbox is full, the client did not announce the flow.
@@ -272,9 +306,14 @@ fn accept_iperf3_flow(
 /// at all; from a proven address, only a sender that returns a nonce gets more than this nonce, in a packet no longer
 /// than its own.
 fn accept_flow(listener: &UdpSocket, datagram: &Datagram, shared: &ServerShared, waiting: &mut VecDeque<Datagram>) {
-    let parsed = Header::parse(&datagram.bytes[..datagram.length]);
-    let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = parsed else { return };
     let client = datagram.client;
+    let parsed = Header::parse(&datagram.bytes[..datagram.length]);
+    let Ok(hello @ Header { kind: HeaderKind::Hello, .. }) = parsed else {
+        if let Some(test) = shared.iperf3.contend_by_data(client) {
+            let _ = test.try_send(Iperf3Input::Contender(client));
+        }
+        return;
+    };
     let session = lock(&shared.sessions)
         .get(&hello.token)
         .filter(|entry| entry.addresses.contains(&client.ip()))

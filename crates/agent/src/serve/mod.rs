@@ -1,23 +1,31 @@
 //! The servers of load: the session listener (tcp, udp, rr) and the HTTP responder, on the requested addresses.
 
 mod admission;
+mod descriptors;
 pub mod http;
 mod iperf3;
+mod iperf3_claims;
+mod iperf3_request;
 mod iperf3_tests;
 mod listener;
+mod occupancy;
+mod peer_rate;
 mod pending;
 mod session;
+mod session_reader;
 mod shared;
+mod shares;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use leadline_sys::{net, tcp};
+use leadline_sys::{net, process, tcp};
 use leadline_transport::iperf3::Iperf3Gate;
 use leadline_wire::{ErrorReport, ServeSpec};
 use tracing::info;
 
+use self::descriptors::Doors;
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::keys;
@@ -64,11 +72,13 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
     let (https_port, secure) = on_one_port(&addresses, spec.https_port, bind_tcp, |listener| listener)?;
     info!(bind = spec.bind.join(", "), port, http_port, https_port, needs_key = spec.key.is_some(), "listening");
     let per_peer = spec.per_peer.clone().unwrap_or_default();
-    let most_per_peer = per_peer.connections as usize;
+    let doors = Doors { session_listeners: sessions.len() as u64, has_http: !plain.is_empty() || !secure.is_empty() };
+    let budget = descriptors::divide(process::file_limit().unwrap_or(u64::MAX), process::open_files(), doors);
+    info!(?budget, "descriptors are divided");
     let limits = admission::Limits { longest_ms: spec.longest_ms, most_flows: spec.most_flows, per_peer };
     let gate = spec.iperf3_users.as_ref().map(Iperf3Gate::new).transpose();
     let gate = gate.map_err(|error| input_error("bad_iperf3_users", format!("users of iperf3: {error}")))?;
-    let shared = Arc::new(shared::ServerShared::new(limits, keys::shared(spec.key.as_ref())?, gate)?);
+    let shared = Arc::new(shared::ServerShared::new(limits, budget, keys::shared(spec.key.as_ref())?, gate)?);
     let http_listeners = plain.iter().chain(&secure).map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
     let http_listeners = http_listeners.map_err(|error| system_error("starting the HTTP responder", &error))?;
     let mut threads = sessions
@@ -76,8 +86,10 @@ pub fn start(spec: &ServeSpec, signal: &Arc<ControlSignal>) -> Result<Server, Er
         .map(|(listener, socket)| listener::listen(listener, socket, Arc::clone(&shared), Arc::clone(signal)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| system_error("starting the session listener", &error))?;
-    if !plain.is_empty() || !secure.is_empty() {
-        let service = http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, most_per_peer };
+    if doors.has_http {
+        let (occupancy, connections) = (Arc::clone(&shared.occupancy), budget.http as usize);
+        let service =
+            http::Service { plain, secure, tls, behaviour, stalls, threads: spec.threads, occupancy, connections };
         let workers = http::listen(service, signal);
         threads.extend(workers.map_err(|error| system_error("starting the HTTP responder", &error))?);
     }

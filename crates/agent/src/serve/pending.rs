@@ -2,7 +2,7 @@
 //! is no room, the oldest connection of the peer with the most is dropped, so that a peer with many connections
 //! displaces only its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
@@ -14,44 +14,53 @@ use leadline_transport::{
     HEADER_BYTES, MAGIC,
 };
 
+use super::shares::{Amounts, Excess, PeerShares, Resource, ShareLimits};
 use crate::keys;
 
 /// Pending connections by number; numbers increase, so that the oldest comes first.
 #[derive(Debug)]
 pub struct PendingTable<C> {
     entries: BTreeMap<u64, (IpAddr, C)>,
-    by_peer: HashMap<IpAddr, usize>,
+    shares: PeerShares,
     next: u64,
-    most: usize,
-    most_per_peer: usize,
 }
 
 impl<C> PendingTable<C> {
     /// Returns an empty table; the first connection gets the number `first`.
-    pub fn new(first: u64, most: usize, most_per_peer: usize) -> Self {
-        let (entries, by_peer) = Default::default();
-        Self { entries, by_peer, next: first, most, most_per_peer: most_per_peer.max(1) }
+    pub fn new(first: u64, most: u64, most_per_peer: u64) -> Self {
+        let limit = |most: u64| Amounts::UNLIMITED.with(Resource::Pending, most.max(1));
+        let limits = ShareLimits { per_peer: limit(most_per_peer), all: limit(most), rate_bps: None };
+        Self { entries: BTreeMap::new(), shares: PeerShares::new(limits), next: first }
     }
 
     /// Inserts a connection of this peer, and drops another one if there is no room; returns its number.
     pub fn insert(&mut self, peer: IpAddr, connection: C) -> u64 {
-        if self.by_peer.get(&peer).is_some_and(|count| *count >= self.most_per_peer) {
-            self.drop_oldest_of(peer);
-        } else if self.entries.len() >= self.most {
-            self.evict_one();
+        match self.shares.take(peer, one_pending()) {
+            Ok(()) => {}
+            Err(excess) => {
+                match excess {
+                    Excess::OfPeer(..) => self.drop_oldest_of(peer),
+                    Excess::OfAll(_) => self.evict_one(),
+                }
+                self.shares.take_beyond(peer, one_pending());
+            }
         }
         let number = self.next;
         self.next += 1;
-        *self.by_peer.entry(peer).or_default() += 1;
         self.entries.insert(number, (peer, connection));
         number
     }
 
     /// Drops the oldest connection of the peer with the most.
     pub fn evict_one(&mut self) {
-        if let Some((&peer, _)) = self.by_peer.iter().max_by_key(|(_, count)| **count) {
+        if let Some((peer, _)) = self.shares.largest(Resource::Pending) {
             self.drop_oldest_of(peer);
         }
+    }
+
+    /// Whether there are no connections.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Returns the connection with this number, unless it was dropped.
@@ -62,12 +71,7 @@ impl<C> PendingTable<C> {
     /// Removes and returns a connection.
     pub fn remove(&mut self, number: u64) -> Option<C> {
         let (peer, connection) = self.entries.remove(&number)?;
-        if let Some(count) = self.by_peer.get_mut(&peer) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_peer.remove(&peer);
-            }
-        }
+        self.shares.give_back(peer, one_pending(), 0);
         Some(connection)
     }
 
@@ -80,6 +84,10 @@ impl<C> PendingTable<C> {
         let oldest = self.entries.iter().find(|(_, (whose, _))| *whose == peer).map(|(number, _)| *number);
         oldest.and_then(|number| self.remove(number));
     }
+}
+
+fn one_pending() -> Amounts {
+    Amounts::default().with(Resource::Pending, 1)
 }
 
 /// A connection without an introduction.
@@ -214,7 +222,7 @@ impl PendingConnection {
 }
 
 /// Sends a short message. The connection's buffer is empty, so the whole message fits.
-pub fn send(stream: &mut TcpStream, message: &FromServer) -> io::Result<()> {
+pub fn send(stream: &mut impl Write, message: &FromServer) -> io::Result<()> {
     stream.write_all(&encode_frame(message).map_err(io::Error::other)?)
 }
 
@@ -260,6 +268,6 @@ mod tests {
         assert!(table.find(modest).is_some() && table.find(third).is_some());
         assert_eq!(table.oldest().unwrap().0, modest);
         assert!(table.remove(modest).is_some() && table.remove(modest).is_none());
-        assert!(!table.by_peer.contains_key(&MODEST), "a peer without connections is removed");
+        assert_eq!(table.shares.held(MODEST, Resource::Pending), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! One session on the server: the flows that arrive for it, and its life until the report. Every wait has a deadline,
 //! and the client's messages are read only as fast as they are handled.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
@@ -12,13 +12,15 @@ use leadline_sys::clock::{identity, monotonic_ns};
 use leadline_sys::net;
 use leadline_sys::process::random_u64;
 use leadline_transport::{
-    encode_frame, DatagramSizes, FrameDecoder, FromClient, FromServer, Open, Refusal, SessionRequest, Work,
-    FRAME_LIMIT_BYTES,
+    encode_frame, DatagramSizes, FromClient, FromServer, Open, Refusal, SessionRequest, Work, FRAME_LIMIT_BYTES,
 };
 use leadline_wire::{Direction, Protocol, StreamOptions};
 use tracing::info;
 
 use super::admission;
+use super::occupancy::{SessionActivity, SessionPlace, SessionStage};
+use super::peer_rate::PeerRate;
+use super::session_reader::forward_messages;
 use super::shared::{ServerShared, SessionEntry, SessionInput};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
@@ -32,7 +34,7 @@ use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
 use crate::flows::{by_role, counters, deal_out, moved, planned_directions, Role, Span, LONGEST_DRAIN_NS};
 use crate::locking::lock;
-use crate::machine_meter::MachineMeter;
+use crate::machine_meter::{MachineMeter, Moved};
 use crate::metering::FlowCounters;
 
 /// The time limit for a client to open its flows.
@@ -54,15 +56,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The maximum number of queued messages, apart from arriving flows; beyond this the control connection is not read.
 const MOST_QUEUED: usize = 256;
 
-struct Session {
-    control: TcpStream,
+struct Session<'a> {
+    control: Arc<TcpStream>,
     open: Open,
     token: u64,
     inputs: Receiver<SessionInput>,
     waker: SyncSender<SessionInput>,
     signal: Arc<ControlSignal>,
-    /// The maximum payload rate, bit/s; unlimited if absent.
-    most_bps: Option<u64>,
+    /// What this host may send to the peer; unlimited if absent.
+    rate: Option<&'a PeerRate>,
+    /// What of the answers was counted against the rate, bytes.
+    counted_bytes: u64,
+    /// What others see of it.
+    activity: &'a SessionActivity,
     /// How long it waits for the next message or flow before the start.
     idle: Duration,
 }
@@ -82,11 +88,26 @@ struct SessionFlow {
     expected: Arc<AtomicOption>,
 }
 
+/// Returns what others see of a session that begins now. If they end it, its client gets the reason,
+/// unless it reads nothing.
+pub fn activity(control: &Arc<TcpStream>) -> Arc<SessionActivity> {
+    let control = Arc::clone(control);
+    Arc::new(SessionActivity::new(monotonic_ns(), move || {
+        let message = "the server is full, and this idle session has made room for another client's".to_owned();
+        let refusal = FromServer::Refused(Refusal { code: "displaced".to_owned(), message });
+        if let Ok(frame) = encode_frame(&refusal) {
+            net::send_now(&control, &frame);
+        }
+        let _ = control.shutdown(std::net::Shutdown::Both);
+    }))
+}
+
 /// Runs a session from the granted request to the report.
 pub fn run(
-    control: TcpStream,
+    control: Arc<TcpStream>,
     client: SocketAddr,
     request: SessionRequest,
+    place: &SessionPlace,
     shared: &ServerShared,
     server: &ControlSignal,
 ) -> io::Result<()> {
@@ -99,19 +120,19 @@ pub fn run(
     let (waker, inputs) = mpsc::sync_channel(MOST_QUEUED + 2 * open.flows as usize);
     // The client's longest message is its end, with a number of up to 20 digits per flow.
     decoder.set_limit((4096 + 24 * open.flows as usize).min(FRAME_LIMIT_BYTES));
-    let reader = control.try_clone()?;
+    let reader = Arc::clone(&control);
     let inbox = waker.clone();
-    let guard = SessionGuard { control: control.try_clone()?, shared, token };
+    let guard = SessionGuard { control: Arc::clone(&control), shared, token };
     std::thread::Builder::new()
         .name("session-reader".into())
-        .spawn(move || forward_messages(reader, decoder, &inbox))?;
+        .spawn(move || forward_messages(&reader, decoder, &inbox))?;
     // The clients of a fleet may each have a different address.
     let most_addresses = open.flows as usize + 1;
     let entry = SessionEntry { inbox: waker.clone(), addresses: vec![client.ip()], most_addresses };
     lock(&shared.sessions).insert(token, entry);
-    let (most_bps, idle) =
-        (shared.limits.per_peer.rate_bps, Duration::from_millis(shared.limits.per_peer.idle_ms).min(SETUP_TIMEOUT));
-    let session = Session { control, open, token, inputs, waker, signal: Arc::default(), most_bps, idle };
+    let idle = Duration::from_millis(shared.limits.per_peer.idle_ms).min(SETUP_TIMEOUT);
+    let (rate, activity, signal) = (place.share.rate.as_deref(), &*place.activity, Arc::default());
+    let session = Session { control, open, token, inputs, waker, signal, rate, counted_bytes: 0, activity, idle };
     log_opened(&session.open, client);
     let result = session.serve(&accepted, server);
     drop(guard);
@@ -127,7 +148,7 @@ fn log_opened(open: &Open, client: SocketAddr) {
 
 /// Keeps the session known to the listeners while it exists; the relaying thread ends with it.
 struct SessionGuard<'a> {
-    control: TcpStream,
+    control: Arc<TcpStream>,
     shared: &'a ServerShared,
     token: u64,
 }
@@ -139,17 +160,19 @@ impl Drop for SessionGuard<'_> {
     }
 }
 
-impl Session {
+impl Session<'_> {
     fn serve(mut self, accepted: &FromServer, server: &ControlSignal) -> io::Result<()> {
-        send(&mut self.control, accepted)?;
+        send(&self.control, accepted)?;
         let directions = planned_directions(self.open.direction, self.open.flows);
         let count = directions.len() as u32;
         let port = self.connect_port()?;
         // With a connection per transaction, the one flow that arrives only marks the end of the clock queries.
         let arrived = self.await_flows(if port.is_some() { 1 } else { directions.len() }, server)?;
+        self.activity.enter(SessionStage::Waiting, monotonic_ns());
         let number = port.as_ref().map(ConnectPort::number).transpose()?;
-        send(&mut self.control, &FromServer::Ready { port: number })?;
+        send(&self.control, &FromServer::Ready { port: number })?;
         let span = self.await_begin(server)?;
+        self.activity.enter(SessionStage::Running, monotonic_ns());
         let served: Vec<SessionFlow> = (0..)
             .zip(directions)
             .zip(counters(count))
@@ -179,7 +202,7 @@ impl Session {
         let Account { rows: flows, mut load, errors } = Account::of(reports);
         load.machine = machine.used().map(Box::new);
         load.quota = machine.held_back();
-        send(&mut self.control, &FromServer::Report { flows, load: Box::new(load), errors })?;
+        send(&self.control, &FromServer::Report { flows, load: Box::new(load), errors })?;
         // A close with unread messages of the client would be a reset, and lose the report in transit.
         self.control.shutdown(std::net::Shutdown::Write)?;
         let deadline = Instant::now() + REPORT_TIMEOUT;
@@ -219,7 +242,7 @@ impl Session {
                     if at_ns > received_ns.saturating_add(BEGIN_TIMEOUT.as_nanos() as u64) {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
-                    if self.most_bps.is_some() && at_ns.saturating_add(MOST_CATCH_UP_NS) < received_ns {
+                    if self.rate.is_some() && at_ns.saturating_add(MOST_CATCH_UP_NS) < received_ns {
                         let message = "the start is more than a second in the past: payload that was due since would be sent faster than the rate";
                         self.refuse("bad_start", message.to_owned())?;
                         return Err(io::ErrorKind::InvalidData.into());
@@ -247,14 +270,17 @@ impl Session {
                 Ok(SessionInput::Closed) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::ErrorKind::UnexpectedEof.into())
                 }
-                Ok(input) => return Ok(input),
+                Ok(input) => {
+                    self.activity.touch(monotonic_ns());
+                    return Ok(input);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
     fn answer_clock(&mut self, id: u32, received_ns: u64) -> io::Result<()> {
-        send(&mut self.control, &FromServer::Clock { id, received_ns, sent_ns: monotonic_ns() })
+        send(&self.control, &FromServer::Clock { id, received_ns, sent_ns: monotonic_ns() })
     }
 
     fn workers(&self, served: &[SessionFlow], arrived: Vec<FlowSocket>, span: Span) -> io::Result<Vec<(Role, Worker)>> {
@@ -374,7 +400,8 @@ impl Session {
         let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
         // The client sets its own interval; this check must not depend on it.
-        let mut rate_check = Instant::now() + POLL_INTERVAL;
+        let mut check = Instant::now() + POLL_INTERVAL;
+        let mut moved_before = Moved::default();
         let (mut ended, mut sent_reported) = (false, false);
         while !(threads.done() && ended) {
             match self.inputs.recv_timeout(tick.saturating_duration_since(Instant::now()).min(POLL_INTERVAL)) {
@@ -399,11 +426,17 @@ impl Session {
             if Instant::now() >= tick {
                 tick += interval;
                 let flows = served.iter().map(|flow| flow.counters.progress(flow.id, has_units)).collect();
-                send(&mut self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
+                send(&self.control, &FromServer::Progress { t_ns: monotonic_ns(), flows })?;
             }
-            if is_rr && Instant::now() >= rate_check {
-                rate_check = Instant::now() + POLL_INTERVAL;
-                self.check_rate(served, span)?;
+            if Instant::now() >= check {
+                check = Instant::now() + POLL_INTERVAL;
+                let moved_now = moved(served.iter().map(|flow| &flow.counters));
+                if std::mem::replace(&mut moved_before, moved_now) != moved_now {
+                    self.activity.touch(monotonic_ns());
+                }
+                if is_rr {
+                    self.check_rate(served)?;
+                }
             }
             // A client that only receives has nothing to send, and ends at once.
             let is_over = threads.done() || (ended && threads.senders_done()) || monotonic_ns() >= span.end_ns;
@@ -412,7 +445,7 @@ impl Session {
                 sent_reported = true;
                 let downward = served.iter().filter(|flow| flow.direction == Direction::Down);
                 let units = downward.map(|flow| flow.counters.sent_units()).collect();
-                send(&mut self.control, &FromServer::Sent { units })?;
+                send(&self.control, &FromServer::Sent { units })?;
             }
             if server.stopped() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -425,7 +458,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl Session<'_> {
     /// Opens the session's own port, if each transaction has a connection.
     fn connect_port(&self) -> io::Result<Option<ConnectPort>> {
         let Work::Rr { protocol, connect: true, .. } = self.open.work else { return Ok(None) };
@@ -440,22 +473,23 @@ impl Session {
         Some((Role::Receive, Box::new(move |signal| connect_answer::drive(port, work, counters, span, signal))))
     }
 
-    /// Request-response states no rate: the client decides how often it asks. A client that exceeds the allowed rate
-    /// by more than a second's worth loses its session with an error.
-    fn check_rate(&mut self, served: &[SessionFlow], span: Span) -> io::Result<()> {
-        let Some(most_bps) = self.most_bps else { return Ok(()) };
-        let elapsed_ns = u128::from(monotonic_ns().saturating_sub(span.at_ns)) + 1_000_000_000;
-        let sent_bits: u128 = served.iter().map(|flow| u128::from(flow.counters.sent_bytes()) * 8).sum();
-        if sent_bits * 1_000_000_000 <= u128::from(most_bps) * elapsed_ns {
+    /// Request-response states no rate: the client decides how often it asks. If the answers to a peer's sessions exceed
+    /// the rate that is left for it by more than a second's worth, the session that notices ends with an error.
+    fn check_rate(&mut self, served: &[SessionFlow]) -> io::Result<()> {
+        let Some(rate) = self.rate else { return Ok(()) };
+        let sent_bytes: u64 = served.iter().map(|flow| flow.counters.sent_bytes()).sum();
+        let uncounted_bytes = sent_bytes.saturating_sub(std::mem::replace(&mut self.counted_bytes, sent_bytes));
+        if rate.count_answers(monotonic_ns(), uncounted_bytes) {
             return Ok(());
         }
-        let message = format!("the responses exceed the {most_bps} bit/s that this server allows a session");
+        let left_bps = rate.left_bps();
+        let message = format!("the answers exceed the {left_bps} bit/s that this server still allows the peer");
         self.refuse("too_fast", message)?;
         Err(io::ErrorKind::QuotaExceeded.into())
     }
 
     fn refuse(&mut self, code: &str, message: String) -> io::Result<()> {
-        send(&mut self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
+        send(&self.control, &FromServer::Refused(Refusal { code: code.to_owned(), message }))
     }
 }
 
@@ -494,78 +528,7 @@ fn place(flows: &mut [Option<FlowSocket>], id: u32, arrived: FlowSocket) {
     }
 }
 
-/// Reads the control connection until it ends, and forwards its messages.
-fn forward_messages(mut control: TcpStream, mut decoder: FrameDecoder, inbox: &SyncSender<SessionInput>) {
-    let mut piece = [0; 4096];
-    let mut has_ended = false;
-    loop {
-        let received_ns = monotonic_ns();
-        loop {
-            match decoder.next_message() {
-                Ok(Some(message)) if is_out_of_turn(&message, &mut has_ended) => {
-                    let _ = inbox.send(SessionInput::Closed);
-                    return;
-                }
-                Ok(Some(message)) => {
-                    if inbox.send(SessionInput::Message(message, received_ns)).is_err() {
-                        return;
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    let _ = inbox.send(SessionInput::Closed);
-                    return;
-                }
-            }
-        }
-        match control.read(&mut piece) {
-            Ok(read) if read > 0 => decoder.feed(&piece[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            _ => break,
-        }
-    }
-    let _ = inbox.send(SessionInput::Closed);
-}
-
-/// Whether a running session gets no such message, or gets it once only: the messages that wait in its inbox are many, so
-/// none may be long except for one.
-fn is_out_of_turn(message: &FromClient, has_ended: &mut bool) -> bool {
-    match message {
-        FromClient::Open { .. } | FromClient::Prove { .. } => true,
-        FromClient::End { .. } => std::mem::replace(has_ended, true),
-        FromClient::Clock { .. } | FromClient::Begin { .. } | FromClient::Stop {} => false,
-    }
-}
-
-fn send(control: &mut TcpStream, message: &FromServer) -> io::Result<()> {
+fn send(mut control: &TcpStream, message: &FromServer) -> io::Result<()> {
     let frame = encode_frame(message).map_err(io::Error::other)?;
     control.write_all(&frame)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-
-    #[test]
-    fn second_end_closes_the_session() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let near = listener.accept().unwrap().0;
-        let end = encode_frame(&FromClient::End { sent_units: vec![1, 2] }).unwrap();
-        far.write_all(&[encode_frame(&FromClient::Stop {}).unwrap(), end.clone(), end].concat()).unwrap();
-        let (inbox, inputs) = mpsc::sync_channel(8);
-        forward_messages(near, FrameDecoder::default(), &inbox);
-        drop(inbox);
-        let inputs: Vec<_> = inputs.iter().collect();
-        assert!(matches!(
-            &inputs[..],
-            [
-                SessionInput::Message(FromClient::Stop {}, _),
-                SessionInput::Message(FromClient::End { .. }, _),
-                SessionInput::Closed
-            ]
-        ));
-    }
 }

@@ -11,14 +11,15 @@ use leadline_transport::iperf3::{Cookie, ErrorNumber, Iperf3Gate, Iperf3Server};
 use leadline_transport::{AddressCheck, FromClient, SharedKey};
 use leadline_wire::ErrorReport;
 
-use super::admission::{Limits, Occupancy};
+use super::admission::{share_limits, Limits};
+use super::descriptors::DescriptorBudget;
 use super::iperf3_tests::Iperf3Tests;
+use super::occupancy::Occupancy;
 use super::pending::{Opened, PendingConnection};
 use crate::events::input_error;
 use crate::keys;
 
 /// The shared state of one server.
-#[derive(Debug)]
 pub struct ServerShared {
     /// The limits of sessions.
     pub limits: Limits,
@@ -28,8 +29,10 @@ pub struct ServerShared {
     pub key: Option<SharedKey>,
     /// Checks that a client owns the address from which it sends.
     pub check: AddressCheck,
-    /// The resources of the sessions.
+    /// The resources of the sessions, and of HTTP.
     pub occupancy: Arc<Occupancy>,
+    /// The descriptors that each part may use.
+    pub budget: DescriptorBudget,
     /// The tests of iperf3 clients.
     pub iperf3: Iperf3Tests,
     /// The users that it lets measure with iperf3; all clients if absent.
@@ -50,11 +53,18 @@ pub struct SessionEntry {
 
 impl ServerShared {
     /// Returns the state without sessions.
-    pub fn new(limits: Limits, key: Option<SharedKey>, gate: Option<Iperf3Gate>) -> Result<Self, ErrorReport> {
-        let (sessions, occupancy, iperf3) = Default::default();
+    pub fn new(
+        limits: Limits,
+        budget: DescriptorBudget,
+        key: Option<SharedKey>,
+        gate: Option<Iperf3Gate>,
+    ) -> Result<Self, ErrorReport> {
+        let (sessions, iperf3) = Default::default();
+        let idle_ns = limits.per_peer.idle_ms.saturating_mul(1_000_000);
+        let occupancy = Arc::new(Occupancy::new(share_limits(&limits, &budget), idle_ns));
         let check =
             AddressCheck::new(&keys::fresh_nonce()?.0).map_err(|error| input_error("bad_key", error.to_string()))?;
-        Ok(Self { limits, sessions, key, check, occupancy, iperf3, gate })
+        Ok(Self { limits, sessions, key, check, occupancy, budget, iperf3, gate })
     }
 
     /// Begins a test of an iperf3 client. With a key, and without users, none is possible: iperf3 cannot prove it.

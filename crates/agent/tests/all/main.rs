@@ -7,6 +7,7 @@ mod contract;
 mod flows;
 mod hostile;
 mod logging;
+mod peers;
 mod soaker;
 mod support;
 mod termination;

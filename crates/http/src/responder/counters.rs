@@ -40,6 +40,8 @@ pub(crate) enum Counter {
     Expired,
     /// Accepted connections that were closed because of the common memory limit.
     Shed,
+    /// Accepted connections that were closed while idle to make room for another peer's.
+    Displaced,
     /// Responses with status 500 because of an error share.
     Errors,
     /// Responses that were delayed.
@@ -51,7 +53,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    const ALL: [(Counter, &'static str); 12] = [
+    const ALL: [(Counter, &'static str); 13] = [
         (Counter::Requests, "requests"),
         (Counter::OwnRequests, "own_requests"),
         (Counter::BytesReceived, "bytes_received"),
@@ -60,6 +62,7 @@ impl Counter {
         (Counter::Refused, "refused"),
         (Counter::Expired, "expired"),
         (Counter::Shed, "shed"),
+        (Counter::Displaced, "displaced"),
         (Counter::Errors, "errors"),
         (Counter::Delayed, "delayed"),
         (Counter::HandshakesFull, "handshakes_full"),

@@ -8,7 +8,7 @@ use leadline_http::{Responder, Stream};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::poll::{Interest, Poll, Ready};
 
-use super::balancer::{AcceptedConnection, Placement};
+use super::balancer::{AcceptedConnection, Handed, Placement};
 use super::table::Connection;
 use super::worker::{Worker, WorkerContext};
 
@@ -132,12 +132,20 @@ impl EpollWorker {
         Ok(())
     }
 
-    /// Takes connections from other threads.
+    /// Takes connections from other threads, and closes some for others.
     fn take_handed_over(&mut self, now_ns: u64) {
         let mut discarded = [0; 16];
         while matches!((&self.worker.context.wake_socket).read(&mut discarded), Ok(1..)) {}
-        for accepted in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
-            self.add_connection(accepted, now_ns);
+        for handed in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
+            match handed {
+                Handed::Connection(accepted) => self.add_connection(accepted, now_ns),
+                Handed::CloseIdle(peer, asked) => {
+                    for index in self.worker.choose_idle(peer, asked) {
+                        self.worker.context.responder.displaced();
+                        self.worker.close(index);
+                    }
+                }
+            }
         }
     }
 
@@ -207,14 +215,23 @@ impl Connection<Watch> {
     /// Sends waiting output; returns whether all of it was sent.
     fn flush(&mut self, responder: &mut Responder, now_ns: u64) -> io::Result<bool> {
         for _ in 0..CALLS_PER_TURN {
-            let (out, stream) = self.peer.output();
-            let result = if stream.left() == 0 {
+            let (out, mut stream) = self.peer.output();
+            let result = if self.pacing.is_limited() {
+                let piece = if out.is_empty() { stream.next().unwrap_or_default() } else { out };
+                match self.pacing.allow(now_ns, piece.len()) {
+                    0 => return Ok(false),
+                    allowed => self.socket.write(&piece[..allowed]),
+                }
+            } else if stream.left() == 0 {
                 self.socket.write(out)
             } else {
                 self.socket.write_vectored(&slices(out, stream))
             };
             match result {
-                Ok(bytes) => self.peer.sent(responder, now_ns, bytes),
+                Ok(bytes) => {
+                    self.pacing.spend(bytes);
+                    self.peer.sent(responder, now_ns, bytes);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -237,6 +254,7 @@ impl Connection<Watch> {
 
     fn watch(&mut self, poll: &Poll, token: u64) -> io::Result<()> {
         let desired = match () {
+            () if self.pacing.waits_until_ns().is_some() => Watch::Nothing,
             () if self.peer.has_output() => Watch::Write,
             () if self.linger_bytes.is_some() || self.peer.is_finished() || self.peer.wants_input() => Watch::Read,
             () => Watch::Nothing,

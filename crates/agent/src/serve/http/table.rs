@@ -2,14 +2,17 @@
 //! engines; refuses connections beyond its capacity.
 
 use std::collections::BTreeSet;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 
-use super::balancer::{AcceptedConnection, PeerBucket};
+use super::balancer::AcceptedConnection;
 use super::limits::{Limits, LINGER_BYTES};
+use super::pacing::Pacing;
 use super::peer::Peer;
 
 /// How often silent connections are checked within the time limit of silence.
 const SWEEPS: u64 = 4;
+/// One in this many connections of a peer is closed at once for others, so that a flood of new ones costs little.
+const CLOSED_PART: usize = 64;
 
 /// One connection, with the state that its engine needs.
 pub struct Connection<E> {
@@ -22,16 +25,25 @@ pub struct Connection<E> {
     due_ns: Option<u64>,
     /// After the last response: how much more input is read and discarded, bytes.
     pub linger_bytes: Option<usize>,
-    /// The counter of its peer.
-    pub bucket: PeerBucket,
+    /// The address, or network, that holds its place.
+    pub address: IpAddr,
+    /// When it may send, if its peer's rate is limited.
+    pub pacing: Pacing,
     /// The memory that was last counted for it, bytes.
     pub held_bytes: usize,
 }
 
 impl<E> Connection<E> {
     pub fn new(accepted: AcceptedConnection, peer: Peer, engine: E, now_ns: u64) -> Self {
-        let AcceptedConnection { socket, bucket, .. } = accepted;
-        Self { socket, peer, engine, seen_ns: now_ns, due_ns: None, linger_bytes: None, bucket, held_bytes: 0 }
+        let AcceptedConnection { socket, peer: address, rate, .. } = accepted;
+        let (due_ns, linger_bytes, held_bytes) = Default::default();
+        let pacing = Pacing::new(rate);
+        Self { socket, peer, engine, seen_ns: now_ns, due_ns, linger_bytes, address, pacing, held_bytes }
+    }
+
+    /// Whether its peer waits for output that it has not read yet, or for a response that is not due yet.
+    fn is_owed(&self) -> bool {
+        self.peer.has_output() || self.due_ns.is_some()
     }
 
     /// From now on waits only for the peer's end: closing with unread input would reset the response.
@@ -99,11 +111,11 @@ impl<E> Table<E> {
         self.entries.drain(..).flatten()
     }
 
-    /// Sets a connection's timer to its next response.
+    /// Sets a connection's timer to its next response, or to its next turn to send.
     #[inline]
     pub fn set_timer(&mut self, index: usize) {
         let Some(connection) = self.entries[index].as_mut() else { return };
-        let due_ns = connection.peer.wake_at();
+        let due_ns = connection.peer.wake_at().or(connection.pacing.waits_until_ns());
         if due_ns != connection.due_ns {
             if let Some(before_ns) = std::mem::replace(&mut connection.due_ns, due_ns) {
                 self.timers.remove(&(before_ns, index));
@@ -142,13 +154,55 @@ impl<E> Table<E> {
         }
         self.next_sweep_ns = now_ns + self.limits.idle_ns / SWEEPS;
         let is_overdue = |connection: &Connection<E>| {
-            // A peer waits for output that it has not read yet, or for a response that is not due yet.
-            let is_owed = connection.peer.has_output() || connection.due_ns.is_some();
-            let allowed_ns = if is_owed { self.limits.stalled_ns } else { self.limits.idle_ns };
+            let allowed_ns = if connection.is_owed() { self.limits.stalled_ns } else { self.limits.idle_ns };
             let since_ns = connection.due_ns.unwrap_or(0).max(connection.seen_ns);
             now_ns.saturating_sub(since_ns) > allowed_ns
         };
         let entries = self.entries.iter().enumerate();
         entries.filter(|(_, entry)| entry.as_ref().is_some_and(is_overdue)).map(|(index, _)| index).collect()
+    }
+
+    /// Returns the connections of a peer that have moved nothing for longest: those that wait for no response first.
+    pub fn longest_idle(&self, peer: IpAddr) -> Vec<usize> {
+        let entries = self.entries.iter().enumerate();
+        let own = entries.filter_map(|(index, entry)| entry.as_ref().map(|entry| (index, entry)));
+        let own = own.filter(|(_, connection)| connection.address == peer);
+        let mut idle: Vec<(bool, u64, usize)> =
+            own.map(|(index, connection)| (connection.is_owed(), connection.seen_ns, index)).collect();
+        let count = idle.len().div_ceil(CLOSED_PART);
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+            idle.truncate(count);
+        }
+        idle.into_iter().map(|(.., index)| index).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::serve::http::limits::LIMITS;
+
+    #[test]
+    fn longest_idle_connection_of_the_peer_is_chosen() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut table: Table<()> = Table::new(LIMITS, 1000);
+        let peers = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+        for number in 0..200 {
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let peer = peers[usize::from(number % 2 == 0)];
+            let accepted = AcceptedConnection { peer, ..AcceptedConnection::new(socket, false) };
+            // Later ones have been silent for longer.
+            table.admit(Connection::new(accepted, Peer::default(), (), 1000 - number));
+            drop(listener.accept().unwrap());
+        }
+        let mut chosen = table.longest_idle(peers[0]);
+        chosen.sort_unstable();
+        assert_eq!(chosen, [197, 199], "two of a hundred");
+        assert!(table.longest_idle(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).is_empty());
+        (0..198).for_each(|index| drop(table.remove(index)));
+        assert_eq!(table.longest_idle(peers[0]), [199]);
     }
 }

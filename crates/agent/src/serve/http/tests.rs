@@ -4,12 +4,14 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use leadline_http::{Behaviour, Response, ResponseParser, Stalls};
 use leadline_sys::{clock::monotonic_ns, tcp};
 use leadline_testkit::until;
 use leadline_tls::{ClientTls, ServerTls, TlsClient, TlsOptions, TlsVersion};
 
+use super::limits::tests::occupancy;
 use super::limits::{Limits, LIMITS};
 use super::{listen_within, Engine, Service};
 use crate::control_signal::ControlSignal;
@@ -28,6 +30,8 @@ macro_rules! on_both_engines {
 
 on_both_engines!(
     connections_beyond_the_limit_are_closed_and_there_is_room_again_after,
+    a_full_server_closes_the_longest_idle_connection_of_the_peer_that_has_most,
+    bodies_to_a_peer_keep_to_its_rate_over_all_of_its_connections,
     a_silent_connection_is_closed,
     pipelined_answers_come_in_order_and_not_before_their_time,
     long_bodies_arrive_whole_over_slow_readers,
@@ -60,7 +64,13 @@ fn plain() -> Service {
     Service { threads: Some(2), ..Service::on(Vec::new()) }
 }
 
-fn serve(engine: Engine, limits: Limits, mut service: Service) -> Server {
+fn serve(engine: Engine, limits: Limits, service: Service) -> Server {
+    let occupancy = occupancy(limits.connections, limits.connections, None);
+    serve_with(engine, limits, Service { occupancy, ..service })
+}
+
+/// Starts a server whose occupancy is the service's own.
+fn serve_with(engine: Engine, limits: Limits, mut service: Service) -> Server {
     let listener = tcp::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let signal = Arc::new(ControlSignal::default());
@@ -124,6 +134,48 @@ fn connections_beyond_the_limit_are_closed_and_there_is_room_again_after(engine:
     assert!(is_answered(&first), "open connections stay open");
     drop(first);
     while !is_answered(&server.connect()) {}
+}
+
+fn a_full_server_closes_the_longest_idle_connection_of_the_peer_that_has_most(engine: Engine) {
+    // On one thread, which knows all connections.
+    let service = Service { occupancy: occupancy(5, 4, None), threads: Some(1), ..plain() };
+    let server = serve_with(engine, LIMITS, service);
+    let connect = |last| {
+        let from = Ipv4Addr::new(127, 0, 0, last);
+        tcp::connect(server.address, Some(from.into()), Duration::from_secs(60)).unwrap()
+    };
+    let greedy: Vec<TcpStream> = (0..4).map(|_| connect(2)).collect();
+    assert!(greedy.iter().all(is_answered));
+    assert!(!is_answered(&connect(2)), "a share is kept for others");
+    let modest = connect(3);
+    assert!(is_answered(&modest) && greedy[1..].iter().all(is_answered), "the first one is idle longest now");
+    let third = connect(4);
+    assert!(is_answered(&third));
+    assert_eq!((&greedy[0]).read(&mut [0; 1]).unwrap_or(0), 0, "it was closed");
+    assert!(greedy[1..].iter().all(is_answered) && is_answered(&modest));
+    drop((modest, third));
+    until("the counter", || (server.counted("displaced") == 1).then_some(()));
+}
+
+/// A machine that is late can only make it slower.
+fn bodies_to_a_peer_keep_to_its_rate_over_all_of_its_connections(engine: Engine) {
+    const RATE_BPS: u64 = 20_000_000;
+    const BYTES: u64 = 600_000;
+    let occupancy = occupancy(100, 100, Some(RATE_BPS));
+    let server = serve_with(engine, LIMITS, Service { occupancy, ..plain() });
+    let began_ns = monotonic_ns();
+    let (mut one, mut other) = (server.connect(), server.connect());
+    let targets = [format!("/?size={BYTES}"), format!("/?size={BYTES}&chunked=1"), "/?size=10".to_owned()];
+    for socket in [&mut one, &mut other] {
+        socket.write_all(&targets.each_ref().map(|target| get(target)).concat()).unwrap();
+    }
+    for socket in [&mut one, &mut other] {
+        let sizes: Vec<u64> = responses(socket, 3).iter().map(|response| response.body_bytes).collect();
+        assert_eq!(sizes, [BYTES, BYTES, 10]);
+    }
+    let least_ns = 4 * BYTES * 8 * 1_000 / (RATE_BPS / 1_000_000) - 100 * MS;
+    let took_ns = monotonic_ns() - began_ns;
+    assert!(took_ns >= least_ns, "{took_ns} ns, at least {least_ns}");
 }
 
 fn a_silent_connection_is_closed(engine: Engine) {

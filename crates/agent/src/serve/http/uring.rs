@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use leadline_http::BLOCKS;
 use leadline_sys::ring::{Completion, Options, Ring};
 
-use super::balancer::{AcceptedConnection, Placement};
+use super::balancer::{AcceptedConnection, Handed, Placement};
 use super::worker::{Worker, WorkerContext};
 
 /// The receive buffers of all connections, and a buffer's size.
@@ -102,7 +102,7 @@ impl UringWorker {
         while let Some(index) = self.worker.table.pop_due(now_ns) {
             if let Some(connection) = self.worker.table.find(index) {
                 connection.peer.wake(&mut self.worker.context.responder, now_ns);
-                self.pump(index)?;
+                self.pump(index, now_ns)?;
             }
         }
         Ok(())
@@ -137,10 +137,18 @@ impl UringWorker {
         }
     }
 
-    /// Takes connections from other threads.
+    /// Takes connections from other threads, and closes some for others.
     fn take_handed_over(&mut self, now_ns: u64) -> io::Result<()> {
-        for accepted in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
-            self.add_connection(accepted, now_ns)?;
+        for handed in self.worker.context.balancer.take_handed_over(self.worker.context.own) {
+            match handed {
+                Handed::Connection(accepted) => self.add_connection(accepted, now_ns)?,
+                Handed::CloseIdle(peer, asked) => {
+                    for index in self.worker.choose_idle(peer, asked) {
+                        self.worker.context.responder.displaced();
+                        self.close(index)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -187,27 +195,37 @@ impl UringWorker {
         if !self.worker.is_within_memory(index) {
             return self.close(index);
         }
-        self.pump(index)
+        self.pump(index, now_ns)
     }
 
     /// Passes pending output to the ring, and updates what a connection waits for.
     #[inline]
-    fn pump(&mut self, index: usize) -> io::Result<()> {
+    fn pump(&mut self, index: usize, now_ns: u64) -> io::Result<()> {
         let slot = self.first + index;
         let Some(connection) = self.worker.table.find(index) else { return Ok(()) };
         let flow = &mut connection.engine;
         let (out, stream) = connection.peer.output();
         if out.len() > flow.given {
-            self.ring.send_copy(slot, &out[flow.given..])?;
-            flow.given = out.len();
+            let allowed = connection.pacing.allow(now_ns, out.len() - flow.given);
+            if allowed > 0 {
+                self.ring.send_copy(slot, &out[flow.given..flow.given + allowed])?;
+                flow.given += allowed;
+                connection.pacing.spend(allowed);
+            }
         } else if flow.given == 0 && stream.left() > 0 {
-            let place = stream.place();
-            flow.given = place.len();
-            if place.len() > COPIED_BYTES {
+            let mut place = stream.place();
+            let allowed = connection.pacing.allow(now_ns, place.len());
+            place.end = place.start + allowed;
+            flow.given = allowed;
+            connection.pacing.spend(allowed);
+            if allowed > COPIED_BYTES {
                 self.ring.send(slot, place)?;
-            } else {
+            } else if allowed > 0 {
                 self.ring.send_copy(slot, &BLOCKS[place])?;
             }
+        } else {
+            // What was not allowed before has been sent, or is under way.
+            connection.pacing.allow(now_ns, 0);
         }
         if connection.peer.is_finished() {
             if flow.has_ended {

@@ -1,7 +1,7 @@
 //! The common part of a responder's thread, whatever its engine: its listeners, its slot in the balancer, its
 //! connections, and its clock, which excludes stalls.
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use leadline_http::Responder;
 use leadline_sys::clock::monotonic_ns;
 use leadline_tls::ServerTls;
 
-use super::balancer::{AcceptedConnection, Balancer, PeerBucket};
+use super::balancer::{AcceptedConnection, Balancer};
 use super::limits::{Limits, MODEST_BYTES};
 use super::peer::Peer;
 use super::table::{Connection, Table};
@@ -79,10 +79,13 @@ impl<E> Worker<E> {
         at_ns.into_iter().flatten().fold(self.table.next_ns().min(now_ns + TURN_NS), u64::min)
     }
 
-    /// Pauses accepting, because the host has run out of a resource and another accept would only spin. Returns
-    /// whether accepting was not paused before.
+    /// Pauses accepting, because the host has run out of a resource and another accept would only spin; something is
+    /// closed meanwhile. Returns whether accepting was not paused before.
     pub fn pause_accepting(&mut self) -> bool {
         let is_news = self.paused_until_ns.is_none();
+        if is_news {
+            self.context.balancer.free_descriptor();
+        }
         self.paused_until_ns.get_or_insert_with(|| monotonic_ns() + ACCEPT_PAUSE_NS);
         is_news
     }
@@ -100,12 +103,12 @@ impl<E> Worker<E> {
             }
             _ => Some(Peer::default()),
         };
-        let bucket = accepted.bucket;
+        let address = accepted.peer;
         let connection = peer.map(|peer| Connection::new(accepted, peer, engine, now_ns));
         let index = connection.and_then(|connection| self.table.admit(connection));
         if index.is_none() {
             self.context.responder.refused();
-            self.release(bucket, 0);
+            self.release(address, 0);
         }
         index
     }
@@ -132,18 +135,28 @@ impl<E> Worker<E> {
     /// Drops a connection, which closes it.
     pub fn close(&mut self, index: usize) {
         if let Some(connection) = self.table.remove(index) {
-            self.release(connection.bucket, connection.held_bytes);
+            self.release(connection.address, connection.held_bytes);
         }
     }
 
     /// Drops all connections at the end of the thread.
     pub fn close_all(&mut self) {
         for connection in self.table.drain() {
-            self.context.balancer.release(self.context.own, connection.bucket, connection.held_bytes);
+            self.context.balancer.release(self.context.own, connection.address, connection.held_bytes);
         }
     }
 
-    fn release(&self, bucket: PeerBucket, held_bytes: usize) {
-        self.context.balancer.release(self.context.own, bucket, held_bytes);
+    /// Returns the connections that are to be closed for others: the longest idle ones of a peer. Without any, another
+    /// thread is asked.
+    pub fn choose_idle(&mut self, peer: IpAddr, asked: usize) -> Vec<usize> {
+        let idle = self.table.longest_idle(peer);
+        if idle.is_empty() {
+            self.context.balancer.pass_on(self.context.own, peer, asked);
+        }
+        idle
+    }
+
+    fn release(&self, peer: IpAddr, held_bytes: usize) {
+        self.context.balancer.release(self.context.own, peer, held_bytes);
     }
 }
