@@ -5,6 +5,7 @@ The agent is built by the tests' profile here; everything else is as in a releas
 
 from __future__ import annotations
 
+import email
 import hashlib
 import json
 import os
@@ -13,11 +14,16 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from report_page import packed_cases
+
+# Each is larger than all that is installed, and none of them is needed to measure and to report.
+LARGE_LIBRARIES = {"duckdb", "pandas", "polars", "pyarrow", "scipy"}
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
@@ -56,7 +62,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     bare = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "COLUMNS": "80"}
     assert shutil.which("cargo", path=bare["PATH"]) is None
     uv = str(ROOT / "scripts" / "uv")
-    # The wheel's own dependencies, and no others. The lock file only states their versions, which the build's cache has.
+    # The wheel's own dependencies, and no others. The lock file only states their versions, which are in the cache.
     made = {key: value for key, value in os.environ.items() if not key.startswith(("CARGO", "LEADLINE_AGENT"))}
     run([uv, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], folder, made)
     (wheel,) = dist.glob("*.whl")
@@ -78,6 +84,25 @@ def test_archives_are_named_for_any_python_and_their_sums_match(dist: Path) -> N
     lines = [line.split("  ") for line in (dist / "SHA256SUMS").read_text().splitlines()]
     sums = {name: checksum for checksum, name in lines}
     assert sums == {name: hashlib.sha256((dist / name).read_bytes()).hexdigest() for name in archives}
+
+
+def test_wheel_asks_for_no_large_library_but_for_the_extra_that_writes_tables(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+    wanted = {re.split(r"[^A-Za-z0-9._-]", line)[0].lower(): line for line in metadata.get_all("Requires-Dist", [])}
+    assert "numpy" in wanted
+    assert LARGE_LIBRARIES & set(wanted) == {"polars"}
+    assert re.search(r"extra == ['\"]parquet['\"]", wanted["polars"])
+    assert metadata.get_all("Provides-Extra") == ["parquet"]
+
+
+def test_installation_without_extras_holds_no_large_library(installed: Mapping[str, str], tmp_path: Path) -> None:
+    listing = "import importlib.metadata as m; print(*(one.metadata['Name'].lower() for one in m.distributions()))"
+    packages = set(run(["python", "-c", listing], tmp_path, installed).stdout.split())
+    assert {"leadline", "numpy"} <= packages
+    assert LARGE_LIBRARIES & packages == set()
 
 
 def test_agents_tarball_holds_a_program_that_needs_no_library(dist: Path, tmp_path: Path) -> None:
@@ -122,7 +147,11 @@ def test_installed_command_runs_the_demo_plan(installed: Mapping[str, str], tmp_
     text = run(["leadline", "plan", "--example", "demo"], tmp_path, installed).stdout
     assert text == (ROOT / "examples" / "demo.yaml").read_text()
     (tmp_path / "demo.yaml").write_text(text)
-    run(["leadline", "run", "demo.yaml", "--only", "sut=route", "--set", "repeat=1"], tmp_path, installed)
+    argv = ["leadline", "run", "demo.yaml", "--only", "sut=route", "--set", "repeat=1"]
+    said = run(argv, tmp_path, installed).stderr
+    # No extra is installed.
+    assert said.count("no parquet tables: polars is not installed") == 1
+    assert not list(tmp_path.glob("runs/*/*.parquet"))
     (page,) = tmp_path.glob("runs/*/report.html")
     (case,) = packed_cases(page.read_text(encoding="utf-8"))
     measured = {"tcp", "rr", "http"}

@@ -182,7 +182,8 @@ def _tables() -> Check:
     from leadline.dataset import INSTALL_COMMAND, may_write_tables
 
     needed = "samples.parquet, results.parquet and other tables in the folder of a run"
-    return Check("parquet tables", may_write_tables(), needed, "written with polars", INSTALL_COMMAND)
+    has = may_write_tables()
+    return Check("parquet tables", has, needed, None if has else "polars is not installed", INSTALL_COMMAND)
 
 
 def _text(path: Path) -> str | None:
