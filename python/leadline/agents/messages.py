@@ -35,6 +35,7 @@ Event: TypeAlias = (
     | models.Exited
     | models.Profiled
     | models.Emulated
+    | models.LinkChanged
 )
 
 Command: TypeAlias = (
@@ -45,6 +46,7 @@ Command: TypeAlias = (
     | models.Inspect
     | models.Clock
     | models.MeasureWakeUp
+    | models.ControllerHeartbeat
     | models.Shutdown
 )
 

@@ -13,6 +13,7 @@ _SPREAD = "; in a plan, limits.stability.spread sets the limit"
 _ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
 _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
 _SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
+_LINK = "see why the named link was out (cable, switch port, `dmesg` and `ethtool` on its host), and run it again"
 
 ADVICE: dict[str, str] = {
     "change-point": f"see in report.html when the rate changed; {_QUIET}{_SPREAD}",
@@ -28,6 +29,8 @@ ADVICE: dict[str, str] = {
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
     "intervals-disagree": f"see in report.html how the rate went; {_AS_LONG}{_SPREAD}",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",
+    "link-lost": _LINK,
+    "link-outage": _LINK,
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "generator-limited-trials": "use more threads or generating hosts; the rate found is a lower bound",
     "highest-rate-held": "use more threads or generating hosts, to offer more than the path carries",
