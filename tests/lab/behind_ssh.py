@@ -2,13 +2,14 @@
 
 `@SSH@` in the command's words, and in the plan where there is one (FOLDER/plan.yaml), becomes the server's address. A
 helper of test_hosts_given.py and test_observe_hosts.py, run in a network of its own; asyncssh's server, so real SSH
-with keys, without root, and nothing installed on the machine.
+with keys, without root, and nothing installed on the machine. $BEHIND_SSH_ADDRESS is an address beside loopback.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -20,8 +21,11 @@ from leadline.agents import launch
 
 async def execute(process: asyncssh.SSHServerProcess[bytes]) -> None:
     """What sshd does with a command: run it, with its three streams over the connection."""
+    words = process.command or ""
+    if (agent := os.environ.get("LEADLINE_AGENT")) is not None and words.startswith("leadline-agent"):
+        words = f"{shlex.quote(agent)}{words.removeprefix('leadline-agent')}"
     command = await asyncio.create_subprocess_shell(
-        f"exec {process.command}",
+        f"exec {words}",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -37,8 +41,9 @@ async def main(folder: Path, argv: list[str]) -> int:
     key.write_private_key(folder / "key")
     (folder / "key").chmod(0o600)
     key.write_public_key(folder / "authorized")
+    listens_on = os.environ.get("BEHIND_SSH_ADDRESS", "127.0.0.1")
     server = await asyncssh.listen(
-        "127.0.0.1",
+        listens_on,
         0,
         server_host_keys=[host_key],
         authorized_client_keys=str(folder / "authorized"),
@@ -46,14 +51,14 @@ async def main(folder: Path, argv: list[str]) -> int:
         encoding=None,
     )
     port = server.get_port()
-    (folder / "known").write_text(f"[127.0.0.1]:{port} {host_key.export_public_key().decode().strip()}\n")
+    (folder / "known").write_text(f"[{listens_on}]:{port} {host_key.export_public_key().decode().strip()}\n")
     # A user's own configuration says where keys are; here it is this file, and the program is the system's.
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
     options = f"-F none -i {folder}/key -o UserKnownHostsFile={folder}/known"
     program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} {options} "$@"\n')
     program.chmod(0o755)
-    address = f"ssh://tester@127.0.0.1:{port}"
+    address = f"ssh://tester@{listens_on}:{port}"
     plan = folder / "plan.yaml"
     if plan.exists():
         plan.write_text(plan.read_text().replace("@SSH@", address))

@@ -12,15 +12,11 @@ from typing import Any
 
 import cli_runs as cli
 import pytest
+from separate_hosts import INSIDE, run_three_hosts
 
-from leadline.agents import launch
 from waiting import WITHIN_S
 
 HERE = Path(__file__).resolve().parent
-BIN = Path(sys.executable).parent
-# A network of its own, where no other process uses the ports.
-NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
-INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(20)]
 
@@ -147,35 +143,6 @@ def test_a_host_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     assert "127.0.0.9" in error
 
 
-# A client, a gateway and a server, each in a network of its own, and a cable that goes past the gateway, as that of a
-# management network does: 10.81.0.0/24 and 10.82.0.0/24 lead through the gateway, 10.90.0.0/24 does not.
-THREE_HOSTS = """
-trap 'kill $client $gateway $server' EXIT
-for host in client gateway server; do
-    unshare --net sleep 600 & eval $host=$!
-    echo $! >"$FOLDER/$host.pid"
-    until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
-done
-on() { pid=$1; shift; nsenter --net=/proc/$pid/ns/net "$@"; }
-cable() {
-    ip link add name near netns $1 type veth peer name far netns $3
-    on $1 ip link set near name $5; on $1 ip addr add $2/24 dev $5; on $1 ip link set $5 up
-    on $3 ip link set far name $5; on $3 ip addr add $4/24 dev $5; on $3 ip link set $5 up
-}
-for pid in $client $gateway $server; do on $pid ip link set lo up; done
-cable $client 10.81.0.2 $gateway 10.81.0.1 wan
-cable $gateway 10.82.0.1 $server 10.82.0.2 lan
-cable $client 10.90.0.1 $server 10.90.0.2 management
-on $gateway sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-on $client ip route add 10.82.0.0/24 via 10.81.0.1
-on $server ip route add 10.81.0.0/24 via 10.82.0.1
-"$@"
-"""
-# What `ssh ... -- HOST leadline-agent` is to do: start the agent in the host's network.
-SSH = """#!/bin/sh
-while [ "$1" != -- ]; do shift; done
-exec nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net "$AGENT"
-"""
 SEPARATE = """
 name: separate
 hosts: {{gateway: {gateway}, server: {{ssh: server, address: {server}}}, clients: [ssh://client]}}
@@ -188,19 +155,7 @@ tests:
 
 
 def run_separate(folder: Path, server: str, gateway: str = "ssh://gateway") -> dict[str, Any]:
-    (folder / "plan.yaml").write_text(SEPARATE.format(server=server, gateway=gateway))
-    (folder / "bin").mkdir()
-    (folder / "bin" / "ssh").write_text(SSH)
-    (folder / "bin" / "ssh").chmod(0o755)
-    environment = {
-        **os.environ,
-        "FOLDER": str(folder),
-        "AGENT": str(launch.agent_binary()),
-        "PATH": f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}",
-    }
-    command = [str(cli.quick_command), "run", str(folder / "plan.yaml"), "--json", "--out", str(folder / "runs")]
-    argv = [*INSIDE, "sh", "-ec", THREE_HOSTS, "sh", *command]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment)
+    done = run_three_hosts(folder, SEPARATE.format(server=server, gateway=gateway), [str(cli.quick_command)])
     assert done.stdout, done.stderr
     return dict(json.loads(done.stdout))
 

@@ -32,6 +32,7 @@ from leadline.agents.tasks import TaskLog
 from leadline.contract.models import (
     Clock,
     ClockReply,
+    ControllerHeartbeat,
     Exited,
     Failed,
     Finished,
@@ -66,6 +67,8 @@ SILENCE_S = 10.0
 """An agent sends a heartbeat each second; after ten missed ones it is lost. The end of its process is noticed at
 once."""
 WATCH_PERIOD_S = 0.5
+HEARTBEAT_PERIOD_S = 1.0
+"""Between two heartbeats to a remote agent, which ends after twenty that it misses."""
 ANSWER_WITHIN_S = 10.0
 
 
@@ -97,6 +100,7 @@ class Agent:
         self._answers: dict[tuple[type[Event], int], asyncio.Future[tuple[Any, int]]] = {}
         self._beats = 0
         self._reader = asyncio.create_task(self._read_events(), name=f"{name} events")
+        self._heart: asyncio.Task[None] | None = None
         self._watcher = asyncio.create_task(self._watch_heartbeat(), name=f"{name} heartbeat")
 
     @classmethod
@@ -119,6 +123,8 @@ class Agent:
         except OSError as error:
             raise AgentLost(name, f"{launch.argv[0]} cannot be started: {error.strerror}") from error
         agent = cls(name, channel, sink, kept)
+        if launch.is_remote:
+            agent._heart = asyncio.create_task(agent._send_heartbeats(), name=f"{name} heartbeats to it")
         try:
             await agent._greet(launch.hello_within_s)
         except BaseException:
@@ -414,6 +420,14 @@ class Agent:
             if quiet_ticks * WATCH_PERIOD_S >= SILENCE_S and not self._closing:
                 self._lose(f"no heartbeat for {SILENCE_S:g} s")
 
+    async def _send_heartbeats(self) -> None:
+        """Tell a remote agent that this process is there: a network that is cut between them closes nothing."""
+        await asyncio.wait({self._greeting})
+        with contextlib.suppress(Exception):  # those who wait for an answer get the cause
+            while not self._closing and self._failure is None:
+                await self._send(ControllerHeartbeat())
+                await asyncio.sleep(HEARTBEAT_PERIOD_S)
+
     # # --- the end ---
 
     def _lose(self, reason: str) -> None:
@@ -441,6 +455,8 @@ class Agent:
     async def _end(self, grace_s: float) -> None:
         await self._channel.end(grace_s)
         self._watcher.cancel()
+        if self._heart is not None:
+            self._heart.cancel()
         # Read the rest of the pipe first; but a grandchild that keeps the pipe open must not block this process.
         await asyncio.wait({self._reader}, timeout=GRACE_S)
         self._reader.cancel()

@@ -31,4 +31,4 @@ def launch_on(address: HostAddress) -> Launch:
     # Variables do not pass through SSH; its command is a line for the shell there.
     filter_ = os.environ.get(LOG_VARIABLE)
     log = ("--log", shlex.quote(filter_)) if filter_ else ()
-    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME, *log))
+    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME, *log), is_remote=True)

@@ -24,6 +24,8 @@ class Launch:
     """For example ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
     hello_within_s: float = 20.0
     """An agent sends `hello` at once, but a machine may start a hundred agents, and SSH must connect first."""
+    is_remote: bool = False
+    """Whether a network lies between: the agent is sent heartbeats then, and ends when it hears none."""
 
 
 def agent_binary() -> Path:

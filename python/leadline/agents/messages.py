@@ -37,6 +37,7 @@ Event: TypeAlias = (
     | models.Exited
     | models.Profiled
     | models.Emulated
+    | models.LinkChanged
 )
 
 Command: TypeAlias = (
@@ -47,6 +48,7 @@ Command: TypeAlias = (
     | models.Inspect
     | models.Clock
     | models.MeasureWakeUp
+    | models.ControllerHeartbeat
     | models.Shutdown
 )
 

@@ -13,6 +13,7 @@ _SPREAD = "; in a plan, limits.stability.spread sets the limit"
 _ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
 _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
 _SERVER_SIDE = "use `leadline serve` of this version at the other end: it counts what arrives"
+_LINK = "see why the named link was out (cable, switch port, `dmesg` and `ethtool` on its host), and run it again"
 
 ADVICE: dict[str, str] = {
     "change-point": f"{_QUIET}; see in report.html when the rate changed{_SPREAD}",
@@ -29,6 +30,8 @@ ADVICE: dict[str, str] = {
     "intervals-disagree": f"{_AS_LONG}; see in report.html how the rate went{_SPREAD}",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",
     "machine-rules-off": "unset LEADLINE_MACHINE_RULES, which is for tests, and measure or report again",
+    "link-lost": _LINK,
+    "link-outage": _LINK,
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "generator-limited-trials": "use more threads or generating hosts; the rate found is a lower bound",
     "highest-rate-held": "use more threads or generating hosts, to offer more than the path carries",

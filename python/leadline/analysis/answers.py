@@ -28,6 +28,7 @@ from leadline.analysis.model import (
     TestResult,
     Verdict,
 )
+from leadline.analysis.outages import outage_in
 from leadline.analysis.ratio_words import TIMES_FROM, comparative, effect_of, share_text
 from leadline.analysis.repeats import comparable
 from leadline.analysis.scope import WHOLE
@@ -209,15 +210,17 @@ class _Sides:
         ratio = self._ratio()
         text, certainty = self._claim(ratio)
         clauses = [text + self._shortfall()]
-        if self.lead.bound is Bound.NONE and self.lead.value is not None and self.baseline is None:
+        outage = outage_in(self.summary.validity.reasons)
+        if outage is None and self.lead.bound is Bound.NONE and self.lead.value is not None and self.baseline is None:
             clauses.append(f"this is not certain, since {self._why(self.summary)}")
-        if self.lead.value is not None and certainty is not Certainty.CANNOT_TELL:
+        if self.lead.value is not None and certainty is not Certainty.CANNOT_TELL and outage is None:
             clauses += self._limit_clause()
         is_known = ratio.value is not None and ratio.word is not Comparison.CANNOT_TELL
         return TestAnswer(
             test=self.summary.test,
             metric=self.kind.primary,
-            sentence=f"{_sentence('; '.join(clauses))}.",
+            sentence=(f"{_sentence(outage.text)}. " if outage is not None else "")
+            + f"{_sentence('; '.join(clauses))}.",
             certainty=certainty,
             baseline=self.baseline.case if self.baseline is not None else None,
             ratio=ratio.value,
@@ -357,6 +360,8 @@ class _Sides:
 
     def _next_step(self) -> str | None:
         """The advice against what is doubted, or else against the limit."""
+        if (outage := outage_in(self.summary.validity.reasons)) is not None:
+            return ADVICE[outage.code]
         for code in self.lead.reasons:
             if code in ADVICE:
                 return ADVICE[code]

@@ -22,6 +22,7 @@ from leadline.analysis.host_usage import AGENT
 from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, LEAST_TUNNEL_BYTES, header_bytes, wire_bytes
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
+from leadline.analysis.outages import outage_in
 from leadline.analysis.rules import receivers_drops
 from leadline.analysis.scope import NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
@@ -54,6 +55,8 @@ _SPEAKS_OF = {Verdict.GENERATOR_LIMITED: LimitedBy.GENERATOR, Verdict.RECEIVER_L
 
 def limit_of(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Limit:
     """What limited the test's leading figure."""
+    if (outage := outage_in(reasons)) is not None:
+        return Limit(LimitedBy.LINK, outage.text, "a link that was out is the limit")
     found = next(_limits(evidence, reasons, primary), None)
     if found is not None:
         return found

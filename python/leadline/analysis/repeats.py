@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from leadline.analysis import machine_rules, rate_parts, repeat_causes, stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis.outages import outage_in
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.targets import settles
@@ -133,6 +134,15 @@ def comparable(done: list[TestResult]) -> tuple[list[TestResult], list[Reason]]:
     repeats, though, the others are the exception, and all are kept.
     """
     notes, planned = list[Reason](), len(done)
+    whole = [result for result in done if outage_in(result.validity.reasons) is None]
+    if LEAST_REPEATS <= len(whole) < planned:
+        why = next(reason.text for result in done if (reason := outage_in(result.validity.reasons)) is not None)
+        notes.append(
+            Reason(
+                "repeats-with-outage", f"{planned - len(whole)} of {planned} repeats had an outage: left out ({why})"
+            )
+        )
+        done = whole
     undisturbed = [result for result in done if result.validity.verdict is not Verdict.DISTURBED]
     if LEAST_REPEATS <= len(undisturbed) < planned:
         text = f"{planned - len(undisturbed)} of {planned} repeats were disturbed: left out"

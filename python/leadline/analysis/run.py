@@ -33,6 +33,7 @@ from leadline.analysis.model import (
     TestResult,
     TrialResult,
 )
+from leadline.analysis.outages import LinkChange
 from leadline.analysis.precision import confidence_over_repeats, precision_goal
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
@@ -104,6 +105,7 @@ class _Trial:
     cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     given_gateways: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable_lines: int = 0
+    link_changes: list[LinkChange] = field(default_factory=list)
     tests: dict[str, TestData] = field(default_factory=dict)
     loads: dict[str, str] = field(default_factory=dict)
     """The label of the search that a load belongs to."""
@@ -205,6 +207,7 @@ class _Reading:
             data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
+            data.link_changes = trial.link_changes
         ended = TrialResult(
             trial=trial.trial,
             case=trial.case,
@@ -332,7 +335,10 @@ class _Reading:
             self._frequent.lives.begin(host)
             return
         offset_ns = self._clocks.offset_ns(entry)
-        if event.get("type") in FREQUENT_TYPES:
+        if event.get("type") == "link":
+            if self._trial is not None:
+                self._trial.link_changes.append(LinkChange.read(host, event, offset_ns))
+        elif event.get("type") in FREQUENT_TYPES:
             self._frequent.take(host, event, offset_ns)
         elif self._trial is not None and event.get("trial") in self._trial.tests:
             self._trial.tests[event["trial"]].add(host, event, offset_ns)

@@ -72,6 +72,8 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     },
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     "receiver-backlog-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
+    # What was counted was counted; how fast, how late and how much was lost is that of the outage as well.
+    "link-outage": {family: Bound.NONE for family in Family if family is not Family.COUNT},
     "nothing-answered": _PACE,
     "window-too-short": {**_NO_PACE, Family.COST: Bound.NONE},
     "no-steady-window": {**_NO_PACE, Family.COST: Bound.NONE},

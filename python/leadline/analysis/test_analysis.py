@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from leadline import quantities
 from leadline.analysis import (
     gateway_intervals,
     gateways,
@@ -13,6 +14,7 @@ from leadline.analysis import (
     host_metrics,
     limits,
     metrics,
+    outages,
     percentile_precision,
     repeat_causes,
     tunnels,
@@ -56,6 +58,10 @@ class FiguresKind(Protocol):
     @property
     def primary(self) -> str:
         """The leading figure of a test."""
+
+    @property
+    def counted(self) -> str | None:
+        """What the leading figure counts; None for bits."""
 
     @property
     def curves(self) -> tuple[str, ...]:
@@ -109,7 +115,11 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
     imprecise = percentile_precision.findings(data, figures, parts, merged) if data.asked else ()
-    judged = validity.assess(evidence, figures, tuple(gateways.notes(crossed)), imprecise)
+    found = outages.outages(data.link_changes, data.samples, steady)
+    out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
+    judged = validity.assess(
+        evidence, figures, tuple(gateways.notes(crossed)), (*imprecise, *([out] if out is not None else []))
+    )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
     result = TestResult(
@@ -147,6 +157,23 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},
     )
     return result, merged
+
+
+def _rate_before(found: Sequence[outages.Outage], data: TestData, flows: Sequence[Flow], steady: Window) -> str:
+    """What the load had carried when its first outage began, as a clause; empty where that is not known."""
+    rates = window.named_rates(data.spec, flows)
+    if not found or not rates:
+        return ""
+    name, (_, factor, curves) = next(iter(rates.items()))
+    begin_ns, end_ns = steady.first_start_ns, found[0].start_ns
+    if not curves or end_ns <= begin_ns:
+        return ""
+    rate = factor * sum(curve.growth(begin_ns, end_ns) for curve in curves) / ((end_ns - begin_ns) / window.NS_PER_S)
+    kind: FiguresKind = KINDS.find(data.spec.kind)
+    if name.endswith("_bps"):
+        return f"until then it carried {quantities.bit_rate(rate)}"
+    counted = f" {kind.counted}" if kind.counted else ""
+    return f"until then it carried {quantities.per_second(rate).removesuffix('/s').rstrip()}{counted}/s"
 
 
 def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram], parts: Parts) -> dict[str, Metric]:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from leadline.analysis.model import Ceiling, ClientBringUp
+from leadline.analysis.outages import LinkChange
 from leadline.analysis.test_spec import TestSpec
 from leadline.contract import records
 from leadline.plan.limits import StabilityLimit
@@ -309,6 +310,8 @@ class TestData:
     # By flow and side (`local`, `peer`).
     progress: dict[tuple[FlowKey, str], list[Point]] = field(default_factory=dict)
     interval_histograms: list[IntervalHistogram] = field(default_factory=list)
+    # Changes of the hosts' interfaces in the whole trial.
+    link_changes: list[LinkChange] = field(default_factory=list)
     # In the order in which they came.
     scenario_points: list[ScenarioPoint] = field(default_factory=list)
     # The latest figures so far of each task, by host and task; its outcome replaces them.

@@ -16,6 +16,7 @@ from leadline.analysis import machine_rules, stability, wake_ups
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import Histograms, delivered_share
 from leadline.analysis.model import Ceiling, Metric, Reason, Validity, Verdict, Window
+from leadline.analysis.outages import without_consequences
 from leadline.analysis.scope import ORDER, PERCENTILE_UNCERTAIN, Judged, judge_figures
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
@@ -161,7 +162,9 @@ def assess(
     rules = kind.rules()
     return judge_figures(
         figures,
-        machine_rules.without_machine([*(found for rule in rules.findings for found in rule(evidence)), *findings]),
+        machine_rules.without_machine(
+            without_consequences([*(found for rule in rules.findings for found in rule(evidence)), *findings])
+        ),
         [*machine_rules.notes(), *(note for rule in rules.notes for note in rule(evidence)), *notes],
         primary=kind.primary,
         decisive=kind.decisive,

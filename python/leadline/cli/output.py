@@ -20,7 +20,7 @@ from leadline.masking import mask_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from leadline.analysis.model import RunAnalysis, TargetResult, TestResult
+    from leadline.analysis.model import RunAnalysis, Summary, TargetResult, TestResult
     from leadline.dataset import RunFolder
     from leadline.trial import RunOutcome
 
@@ -317,9 +317,15 @@ def targets_code(targets: Iterable[TargetResult]) -> int:
 
 
 def run_code(analysis: RunAnalysis, problems: Iterable[str]) -> int:
-    """The exit code of a whole run."""
+    """The exit code of a whole run. A path that was out when its test ended is a failure."""
     if analysis.status == "interrupted":
         return 130
-    if any(problems) or analysis.status != "done":
+    if any(problems) or analysis.status != "done" or any(map(_has_lost_link, analysis.summaries)):
         return 1
     return targets_code(analysis.targets)
+
+
+def _has_lost_link(summary: Summary) -> bool:
+    from leadline.analysis.outages import LINK_LOST
+
+    return any(reason.code == LINK_LOST for reason in summary.validity.reasons)

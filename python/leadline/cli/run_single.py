@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from leadline.analysis import judge, parse_targets
+from leadline.analysis.advice import ADVICE
 from leadline.analysis.cross_check_model import CrossCheck
 from leadline.analysis.cross_checks import of_command
 from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document, iperf3_error_document
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
+from leadline.analysis.outages import LINK_LOST, outage_in
 from leadline.analysis.running_intervals import in_window
 from leadline.analysis.validity import NOTHING_ANSWERED
 from leadline.cli.calibration import calibrated, known
@@ -290,6 +292,9 @@ def _code(result: TestResult, judged: list[TargetResult]) -> int:
         return 130
     if result.status == "failed":
         return print_error(result.error or "the measurement failed", 1)
+    outage = outage_in(result.validity.reasons)
+    if outage is not None and outage.code == LINK_LOST:
+        return print_error(f"{outage.text}; {ADVICE[LINK_LOST]}", 1)
     kind: PrintedKind = KINDS.get(result.kind)
     for reason in result.validity.reasons if kind.needs_answers else ():
         if reason.code == NOTHING_ANSWERED:
