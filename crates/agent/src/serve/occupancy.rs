@@ -3,7 +3,7 @@
 //! HTTP connection, or its longest idle session, those without flows first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -174,9 +174,11 @@ impl Occupancy {
         let mut table = lock(&self.table);
         while let Err(excess) = table.shares.take(peer, amounts) {
             let Excess::OfAll(resource) = excess else { return Err(excess) };
-            let found = table.find_idle_session(Some((peer, amounts.of(resource))), resource, self.idle_ns);
-            let number = found.filter(|_| table.closing < MAX_CLOSING).ok_or(excess)?;
-            table.displace(number, resource, "all places are taken");
+            let missing = table.shares.missing(resource, amounts);
+            let found = table.find_idle_sessions(Some((peer, amounts.of(resource))), resource, missing, self.idle_ns);
+            for number in found.ok_or(excess)? {
+                table.displace(number, resource, "all places are taken");
+            }
         }
         let number = table.next;
         table.next += 1;
@@ -191,9 +193,10 @@ impl Occupancy {
         let http = table.shares.largest(Resource::HttpConnections);
         let sessions = table.shares.largest(Resource::SessionDescriptors);
         let has_most = |one: Option<(IpAddr, u64)>| one.map_or(0, |(_, held)| held);
-        if has_most(sessions) > has_most(http) && table.closing < MAX_CLOSING {
-            if let Some(number) = table.find_idle_session(None, Resource::SessionDescriptors, self.idle_ns) {
-                table.displace(number, Resource::SessionDescriptors, WHY);
+        if has_most(sessions) > has_most(http) {
+            let found = table.find_idle_sessions(None, Resource::SessionDescriptors, 1, self.idle_ns);
+            if let Some(found) = found {
+                found.into_iter().for_each(|number| table.displace(number, Resource::SessionDescriptors, WHY));
                 return;
             }
         }
@@ -212,20 +215,35 @@ impl Occupancy {
 }
 
 impl Table {
-    /// Returns the session that ends for others: of the earliest stage, of the peer that holds most, the longest idle.
-    /// Peers that hold no more than the one that asks keep theirs, and so does a load that moves.
-    fn find_idle_session(&self, asking: Option<(IpAddr, u64)>, resource: Resource, idle_ns: u64) -> Option<u64> {
+    /// Returns the sessions that end for others, so that this much of a resource is free: each time the one of the earliest
+    /// stage, of the peer that holds most, the longest idle. Peers that hold no more than the one that asks keep theirs,
+    /// and so does a load that moves. `None` if that is not enough; then none ends.
+    fn find_idle_sessions(
+        &self,
+        asking: Option<(IpAddr, u64)>,
+        resource: Resource,
+        missing: u64,
+        idle_ns: u64,
+    ) -> Option<Vec<u64>> {
         let now_ns = monotonic_ns();
-        let held = |peer| self.shares.held(peer, resource);
-        let own = asking.map_or(0, |(peer, amount)| held(peer).saturating_add(amount));
-        let candidates = self.sessions.iter().filter_map(|(number, session)| {
-            let (stage, moved_ns) = (session.activity.stage(), session.activity.moved_ns.load(Ordering::Relaxed));
-            let is_idle = stage != SessionStage::Running || now_ns.saturating_sub(moved_ns) > idle_ns;
-            let held = held(session.peer);
-            let may_end = is_idle && held > own && asking.is_none_or(|(peer, _)| peer != session.peer);
-            may_end.then_some((stage, Reverse(held), moved_ns, *number))
-        });
-        candidates.min().map(|(.., number)| number)
+        let own = asking.map_or(0, |(peer, amount)| self.shares.held(peer, resource).saturating_add(amount));
+        let (mut found, mut freed) = (Vec::new(), HashMap::<IpAddr, u64>::new());
+        while freed.values().sum::<u64>() < missing {
+            let candidates = self.sessions.iter().filter_map(|(number, session)| {
+                let (stage, moved_ns) = (session.activity.stage(), session.activity.moved_ns.load(Ordering::Relaxed));
+                let is_idle = stage != SessionStage::Running || now_ns.saturating_sub(moved_ns) > idle_ns;
+                let freed = freed.get(&session.peer).copied().unwrap_or(0);
+                let held = self.shares.held(session.peer, resource).saturating_sub(freed);
+                let is_other = asking.is_none_or(|(peer, _)| peer != session.peer);
+                let may_end = is_idle && is_other && held > own && !found.contains(number);
+                may_end.then_some((stage, Reverse(held), moved_ns, *number))
+            });
+            let (.., number) = candidates.min().filter(|_| self.closing + (found.len() as u64) < MAX_CLOSING)?;
+            let OpenSession { peer, amounts, .. } = self.sessions.get(&number)?;
+            *freed.entry(*peer).or_default() += amounts.of(resource);
+            found.push(number);
+        }
+        Some(found)
     }
 
     /// Ends a session. What it holds is free for others at once; its thread ends a moment later.
@@ -359,6 +377,27 @@ mod tests {
         assert_eq!(others.len() as u64, MAX_CLOSING);
         drop(all);
         assert!(open(&occupancy, peer(99), SessionStage::Waiting, 1).is_ok());
+    }
+
+    #[test]
+    fn sessions_end_only_if_what_they_hold_is_enough() {
+        let all = Amounts::UNLIMITED.with(Resource::SessionDescriptors, 100);
+        let limits = ShareLimits { per_peer: Amounts::UNLIMITED, all, rate_bps: None };
+        let occupancy = Arc::new(Occupancy::new(limits, 0));
+        let take = |last, descriptors| {
+            let ended = Arc::new(AtomicU64::new(0));
+            let count = Arc::clone(&ended);
+            let activity = Arc::new(SessionActivity::new(0, move || count.store(1, Ordering::Relaxed)));
+            let amounts = Amounts::default().with(Resource::SessionDescriptors, descriptors);
+            let share = occupancy.take_session(peer(last), amounts, activity).ok()?;
+            Some((share, ended))
+        };
+        let held: Vec<_> = (0..9).map(|_| take(1, 10).unwrap()).collect();
+        let count_ended = || held.iter().filter(|(_, ended)| ended.load(Ordering::Relaxed) == 1).count();
+        assert!(take(2, 70).is_none(), "the first peer keeps as much as the other would have");
+        assert_eq!(count_ended(), 0);
+        let _other = take(2, 40).unwrap();
+        assert_eq!((count_ended(), occupancy.total(Resource::SessionDescriptors)), (3, 100));
     }
 
     #[test]

@@ -193,6 +193,11 @@ impl PeerShares {
         self.all.plus(amounts).first_beyond(&limits).is_some()
     }
 
+    /// Returns how much of a resource has to be given back before these amounts can be granted.
+    pub fn missing(&self, resource: Resource, amounts: Amounts) -> u64 {
+        self.all.plus(amounts).of(resource).saturating_sub(self.limits.all.of(resource))
+    }
+
     /// Returns how much of a resource all peers hold.
     #[cfg(test)]
     pub fn total(&self, resource: Resource) -> u64 {
