@@ -69,7 +69,8 @@ def trial_headline(results: Sequence[TestResult]) -> Text:
 def _brief_headline(result: TestResult) -> str:
     """`tcp-up 941 Mbit/s`, or why there is no figure."""
     if result.status != "done":
-        return f"{result.test} {result.status}: {verdicts.why_ended(result.status, result.error)}"
+        # The answer has the log of a daemon that failed.
+        return f"{result.test} {result.status}: {without_log(verdicts.why_ended(result.status, result.error))}"
     return f"{result.test} {figures.written(figures.table_of(result.kind, result.metrics).rate, result.metrics)}"
 
 
