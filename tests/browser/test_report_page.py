@@ -15,9 +15,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from leadline.analysis.cross_check_model import Ratio
+from leadline.analysis.model import Bound, Limit, LimitedBy, Verdict
 from leadline.analysis.trial_records import FlowSpan, MarkKind, TimeMark
 from leadline.report import render_html
 from leadline.report.charts import test_charts as charts_of
+from leadline.statistics import Comparison
 from waiting import WITHIN_S
 
 pytestmark = [pytest.mark.browser, pytest.mark.takes(80)]
@@ -156,6 +159,34 @@ def test_page_does_not_scroll_sideways(open_page: Open, width: int) -> None:
     open_everything(browser, cases=3)
     painted(browser, 100)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_tables_of_figures_fit_a_window_of_1200_pixels(open_page: Open) -> None:
+    """No column stands beneath the verdicts: of UDP's, with ratios, bounds and what limited each result."""
+    run = gateway_run()
+    limit = Limit(LimitedBy.GENERATOR, "the busiest generating thread was on a CPU for 97 % of the window")
+    ratio = Ratio(0.9592, 0.9581, 0.9603, Comparison.EQUIVALENT, None)
+    summaries = tuple(
+        replace(
+            one,
+            metrics={
+                name: replace(metric, verdict=Verdict.DISTURBED, bound=Bound.MOST)
+                for name, metric in one.metrics.items()
+            },
+            ratios=dict.fromkeys(one.metrics, ratio),
+            limit=limit,
+        )
+        for one in run.summaries
+    )
+    browser = open_page(
+        render_html(replace(run, summaries=summaries, baselines={"c02": "c01", "c03": "c01"})), width=1200
+    )
+    cut = browser.execute_script(
+        """return [...document.querySelectorAll(".figures")].map((table) => table.closest(".scroll"))
+          .filter((box) => box.scrollWidth > box.clientWidth + 1)
+          .map((box) => `${box.getAttribute("aria-label")}: ${box.scrollWidth} > ${box.clientWidth}`);"""
+    )
+    assert cut == []
 
 
 @pytest.mark.parametrize("width", [pytest.param(1400, marks=full), 1024])
