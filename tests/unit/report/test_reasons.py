@@ -39,6 +39,7 @@ WITHOUT_ADVICE = {
     "cpu-stolen",
     "errors",
     "gateway-shares-cpus",
+    "gateway-time-unseen",
     "journal-torn",
     "latency-lower-bound",
     "no-rate-held",
