@@ -16,6 +16,7 @@ from leadline import quantities
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.baselines import Case, baselines_of, cases_of
 from leadline.analysis.comparison import MARGIN, ratio_of_results
+from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
     Answer,
     Bound,
@@ -352,7 +353,7 @@ class _Sides:
             known = [
                 f"{_bounded(quantities.percent(found.value), found)} of a core {per[figure]}"
                 for figure, found in costs.items()
-                if figure in _COSTS and found is not None and found.value is not None
+                if figure in _COSTS and found is not None and found.value is not None and not _says_nothing(found)
             ]
             if known:
                 parts.append(f"{_HOSTS.get(host, host)} spends {' and '.join(known)}")
@@ -431,6 +432,12 @@ def _time(metric: Metric, repeats: int) -> str:
 def _bounded(text: str, metric: Metric) -> str:
     words = {Bound.LEAST: "at least ", Bound.MOST: "at most ", Bound.NONE: "about "}
     return f"{words[metric.side]}{text}" if metric.side is not None else text
+
+
+def _says_nothing(cost: Metric) -> bool:
+    """Whether a gateway's cost is no statement: all busy time of its machine, or an upper bound that other work made
+    none."""
+    return UNSEEN in cost.reasons or (SHARED in cost.reasons and cost.side is Bound.NONE)
 
 
 def _without_figures(clause: str) -> str:

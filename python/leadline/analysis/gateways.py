@@ -40,6 +40,10 @@ from leadline.plan.sut import CpuAttribution
 SHARED = "gateway-shares-cpus"
 """Code of the note that a gateway's CPU time is an upper bound, as other work is in it."""
 
+UNSEEN = "gateway-time-unseen"
+"""Code of the note that it is all busy time of its machine, as no counter shows the system's own."""
+_CODES = {CountedTime.TICKS: SHARED, CountedTime.BUSY: UNSEEN}
+
 _AGENT = frozenset({"agent"})
 _NOT_OBSERVED = "no agent observes the gateway"
 _FEW_SAMPLES = "the gateway's samples cover too little of the steady window"
@@ -133,12 +137,12 @@ def figures(gateways: Iterable[GatewayStatistics]) -> dict[str, Metric]:
 
 def notes(gateways: Iterable[GatewayStatistics]) -> Iterator[Reason]:
     """Why the CPU time of a gateway is known from one side only."""
-    bound: dict[str, list[str]] = {}
+    bound: dict[tuple[str, str], list[str]] = {}
     for gateway in gateways:
         if gateway.at_most and gateway.cpu_percent is not None:
-            bound.setdefault(gateway.basis, []).append(gateway.host)
-    for basis, hosts in bound.items():
-        yield Reason(SHARED, f"the CPU time of {' and '.join(hosts)} is an upper bound: it is {basis}")
+            bound.setdefault((_CODES[gateway.counted], gateway.basis), []).append(gateway.host)
+    for (code, basis), hosts in bound.items():
+        yield Reason(code, f"the CPU time of {' and '.join(hosts)} is an upper bound: it is {basis}")
 
 
 def _statistics(data: TestData, host: str, window: Window | None, traffic: Traffic) -> GatewayStatistics:
@@ -201,7 +205,7 @@ def _metric(spec: MetricSpec, known: _Known) -> Metric:
     metric = Metric(known.value, spec.unit, unknown=known.reason if known.value is None else None)
     if known.value is None or not known.at_most:
         return metric
-    return metric.doubted(Verdict.UNDETERMINED, SHARED, Bound.MOST)
+    return metric.doubted(Verdict.UNDETERMINED, _CODES[known.counted], Bound.MOST)
 
 
 def _used(data: TestData, host: str, window: Window | None, attribution: CpuAttribution) -> _Use:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from leadline import quantities
+from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
     Bound,
     ClientBringUp,
@@ -234,6 +235,8 @@ def _gateway_cell(metric: Metric | None) -> str:
         text = quantities.microseconds(metric.value / 1e3)
     else:
         text = quantities.metric(metric.value, metric.unit)
+    if metric.side is Bound.NONE and {SHARED, UNSEEN} & set(metric.reasons):
+        return quantities.UNKNOWN  # an upper bound, beside something that leaves none
     # Beside a bound, a figure that is known from neither side would read as if it was exact.
     return f"≈ {text}" if metric.side is Bound.NONE else figures.bounded(text, metric)
 

@@ -73,6 +73,8 @@ def frequency(hz: float | None) -> str:
 
 def _block(size: Size) -> RenderableType:
     cost = size.cost
+    if is_useless(cost):
+        return Group(Text(name_of(cost), style="bold"), *map(_line, cost_lines(cost)), "")
     cycles = [
         f"{quantities.significant(value)} cycles for each {what}"
         for value, what in ((size.cycles_per_packet, "packet"), (size.cycles_per_byte, "byte"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leadline.analysis.answers import answers_of
+from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
     Answer,
     Bound,
@@ -405,6 +406,17 @@ def test_cost_whose_side_is_not_known_is_about() -> None:
     assert tunnel.tests[0].cost == (
         "The gateway spends at most 190 % of a core per Gbit/s and about 9.00 % of a core in all."
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "bound"), [(UNSEEN, Bound.MOST), (UNSEEN, Bound.NONE), (SHARED, Bound.NONE), (SHARED, Bound.MOST)]
+)
+def test_all_of_a_machines_busy_time_is_no_cost_in_a_sentence(code: str, bound: Bound) -> None:
+    of = {"verdict": Verdict.UNDETERMINED, "reasons": (code,), "bound": bound}
+    cost = {f"gateway_cpu_percent{of_what}": metric(200.0, "%", **of) for of_what in ("", "_per_client")}
+    [route] = answers(trials("c01", "route", [200 * MBIT], others=cost))
+    says = (code, bound) == (SHARED, Bound.MOST)
+    assert route.tests[0].cost == ("The gateway spends at most 200 % of a core in all." if says else None)
 
 
 def test_margin_is_the_plans() -> None:

@@ -12,7 +12,7 @@ import pytest
 from made_journals import BOOT, EPOCH_NS, S, facts, load, observation, process, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.gateways import SHARED
+from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.analysis.repeats import mean_with_interval
 from leadline.plan.gateway_metrics import GATEWAY_METRICS
@@ -164,7 +164,7 @@ def test_forwarding_that_no_tick_saw_is_at_most_the_machines_busy_time() -> None
         metric = found.metrics[name]
         assert metric.value and metric.bound is Bound.MOST and metric.verdict is Verdict.UNDETERMINED, name
     assert found.metrics["gateway_cpu_percent"].value == pytest.approx(80)
-    [note] = [note for note in found.validity.notes if note.code == SHARED]
+    [note] = [note for note in found.validity.notes if note.code == UNSEEN]
     assert "upper bound" in note.text and "all busy time" in note.text
 
 

@@ -40,6 +40,7 @@ WITHOUT_ADVICE = {
     "cpu-stolen",
     "errors",
     "gateway-shares-cpus",
+    "gateway-time-unseen",
     "journal-torn",
     "latency-lower-bound",
     "no-rate-held",
