@@ -46,11 +46,16 @@ agent:
 build-checked: ## the agent that the tests use, whose arithmetic is checked; it is not installed
 	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
 
-$(VENV)/.installed: requirements.lock pyproject.toml scripts/uv
+$(VENV)/.installed: requirements-run.lock pyproject.toml scripts/uv
 	@test -x $(PYTHON) || scripts/uv venv --quiet --python-preference only-system $(VENV)
-	@echo "installing the Python packages of requirements.lock into $(VENV)" >&2
-	@scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
+	@echo "installing the Python packages of $< into $(VENV)" >&2
+	@scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r $<
 	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What the tests and linters need beside it is downloaded by them alone: 36 MB of scipy, 53 MB of polars and more.
+$(VENV)/.tools: $(VENV)/.installed requirements.lock
+	@scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
 	@touch $@
 
 demo: ## three gateways side by side on hosts made here: set-up, then `leadline demo`
@@ -66,7 +71,7 @@ picture: ## docs/images/report.png, from the newest run of the demo
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1 --window-size=1100,800 \
 	  --screenshot=docs/images/report.png "file://$$(ls -d "$$PWD"/runs/*-gateway-*/report.html | tail -n 1)"
 
-check: $(VENV)/.installed ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no process
+check: $(VENV)/.tools ## in a minute: linters, types, tests of the Rust libraries, and the Python tests that start no process
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-python check-style check-rust
 
 check-style:
@@ -86,7 +91,7 @@ test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(a
 
 # What is compiled and what is installed do not wait for each other.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.installed test-tools
+	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools test-tools
 	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
@@ -126,20 +131,24 @@ test-exclusive:
 dist: $(VENV)/.installed ## what users install: a wheel, an sdist and the agent alone, in DIST=dist
 	$(STATIC) scripts/dist $(PYTHON) $(DIST)
 
-lint: $(VENV)/.installed ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
+lint: $(VENV)/.tools ## ruff, mypy --strict, clippy and rustfmt, warnings as errors
 	$(VENV)/bin/ruff format --check $(PYTHON_CODE)
 	$(VENV)/bin/ruff check $(PYTHON_CODE)
 	$(MYPY)
 	cargo fmt --all --check
 	$(STATIC) cargo clippy --profile checked --quiet --workspace --all-targets -- -D warnings
 
-format: build ## format all code
+format: build $(VENV)/.tools ## format all code
 	$(VENV)/bin/ruff format $(PYTHON_CODE)
 	$(VENV)/bin/ruff check --fix $(PYTHON_CODE)
 	cargo fmt --all
 
+<<<<<<< HEAD
 bench: PROFILE := release
 bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
+=======
+bench: build $(VENV)/.tools ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
+>>>>>>> h-wheel
 	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
 
@@ -151,7 +160,7 @@ fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=
 	    -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=10 -rss_limit_mb=1024; \
 	done
 
-contract: $(VENV)/.installed ## renew the schema and the models after a change in crates/wire
+contract: $(VENV)/.tools ## renew the schema and the models after a change in crates/wire
 	$(STATIC) PYTHON=$(PYTHON) contract/generate.sh
 
 reference: $(VENV)/.installed ## renew docs/reference after a change of options or of findings.json
@@ -162,9 +171,12 @@ reference: $(VENV)/.installed ## renew docs/reference after a change of options 
 man: $(VENV)/.installed ## man pages of the command and its subcommands, in .venv/share/man
 	$(PYTHON) scripts/man_pages.py $(VENV)/share/man
 
-lock: ## renew requirements.lock
-	scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes \
-	  --extra parquet --group dev pyproject.toml -o requirements.lock
+LOCK := scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes
+# The second has the versions of the first.
+lock: ## renew requirements.lock and, of what `make build` installs, requirements-run.lock
+	$(LOCK) --extra parquet --group dev pyproject.toml -o requirements.lock
+	cp requirements.lock requirements-run.lock
+	$(LOCK) --group build pyproject.toml -o requirements-run.lock
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venv-uv build $(DIST)
