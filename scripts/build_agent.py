@@ -39,7 +39,7 @@ def main(profile: str) -> int:
 
 
 def read_lines(source: int) -> Iterator[str]:
-    """The lines of a stream as they come; a carriage return ends one too."""
+    """The lines of a stream as they come; each drawing of cargo's bar is one too."""
     rest = b""
     while chunk := os.read(source, 65536):
         *whole, rest = re.split(rb"[\r\n]", rest + chunk)

@@ -26,10 +26,10 @@ def command(
     ] = Path("runs"),
     json: o.Json = False,
 ) -> int:
-    """Measure three gateways in a minute, on hosts made on this machine.
+    """Measure three gateways on this machine, in a minute.
 
-    Plain forwarding, WireGuard and OpenVPN stand between a client and a server, each under TCP, request-response and
-    HTTP. Exit codes as for `leadline run`.
+    Plain forwarding, WireGuard and OpenVPN stand between a client and a server, on hosts that are made for it, each
+    under TCP, request-response and HTTP. Exit codes as for `leadline run`.
     """
     code = run.command(example_plan(NAME).path, out=out, json=json)
     for step in NEXT_STEPS:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from leadline.plan import PlanDescription
 
 NAME = "plan"
-EXAMPLE = (
-    "Examples: leadline plan --example                          lists the examples\n"
-    "          leadline plan --example gateway > gateway.yaml   copies one\n"
-    "          leadline plan gateway.yaml --set repeat=3        shows what it would do"
-)
+EXAMPLE = "Example: leadline plan --example gateway > gateway.yaml\n         leadline plan gateway.yaml --set repeat=3"
 
 
 def command(

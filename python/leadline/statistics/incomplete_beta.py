@@ -153,7 +153,8 @@ def _log_probability(a: float, b: float, log_odds: float) -> tuple[float, float]
         return _log_tail(a, b, log_odds)
     beyond, scale = _log_tail(b, a, -log_odds)
     inside = -math.expm1(min(beyond, -1e-300))
-    return math.log(inside), scale * inside / math.exp(beyond)
+    # Far beyond the quantile nothing is left above: any large number says so.
+    return math.log(inside), scale * inside / max(math.exp(beyond), 1e-300)
 
 
 def _log_tail(a: float, b: float, log_odds: float) -> tuple[float, float]:

@@ -236,6 +236,6 @@ def test_reason_says_how_the_ceiling_is_known() -> None:
 def test_terminal_says_what_the_generator_would_carry() -> None:
     console = Console(width=80, record=True, file=None, color_system=None)
     with console.capture() as capture:
-        console.print(measurement(analyse_test(scenario(0.4))))
+        console.print(measurement(analyse_test(scenario(0.4)), verbose=True))
     text = " ".join(capture.get().split())
     assert "the generator would carry about 2.50 k/s, 125 users like these" in text
