@@ -418,7 +418,8 @@ class Agent:
             await asyncio.sleep(WATCH_PERIOD_S)
             quiet_ticks, heard = (quiet_ticks + 1 if self._beats == heard else 0), self._beats
             if quiet_ticks * WATCH_PERIOD_S >= SILENCE_S and not self._closing:
-                self._lose(f"no heartbeat for {SILENCE_S:g} s")
+                where = ": its host, or the network to it, is out of reach" if self._heart is not None else ""
+                self._lose(f"no heartbeat for {SILENCE_S:g} s{where}")
 
     async def _send_heartbeats(self) -> None:
         """Tell a remote agent that this process is there: a network that is cut between them closes nothing."""

@@ -20,6 +20,7 @@ LINK_OUTAGE = "link-outage"
 """A link was out for a time, and came back."""
 LINK_LOST = "link-lost"
 """A link was out when the test ended."""
+INTERFACE_ERRORS = "interface-errors"
 OUTAGES = frozenset({LINK_OUTAGE, LINK_LOST})
 
 CONSEQUENCES = frozenset(
@@ -132,6 +133,21 @@ def reason_of(found: Sequence[Outage], window: Window, before: str = "") -> tupl
     if main.end_ns is None:
         return Verdict.INCOMPLETE, Reason(LINK_LOST, text)
     return Verdict.UNSTABLE, Reason(LINK_OUTAGE, text)
+
+
+def error_notes(samples: Mapping[str, Sequence[HostSample]]) -> Iterator[Reason]:
+    """Notes on interfaces that carried the load and counted errors meanwhile: of the cable, the port or the driver."""
+    for host, of_host in samples.items():
+        counted: dict[str, list[tuple[int, int]]] = {}
+        for sample in of_host:
+            for use in sample.interfaces:
+                counted.setdefault(use.name, []).append(use.errors)
+        for name, errors in counted.items():
+            received, sent = (max(column) - min(column) for column in zip(*errors, strict=True))
+            if received + sent > 0 and name != _LOOPBACK and _carried_load(of_host, name):
+                text = f"{name} of {host} counted {received:,} errors of receiving and {sent:,} of sending meanwhile"
+                text += f" (`ethtool -S {name}`): see its cable, its port and its driver"
+                yield Reason(INTERFACE_ERRORS, text)
 
 
 def outage_in(reasons: Iterable[Reason]) -> Reason | None:

@@ -118,7 +118,10 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     found = outages.outages(data.link_changes, data.samples, steady)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judged = validity.assess(
-        evidence, figures, tuple(gateways.notes(crossed)), (*imprecise, *([out] if out is not None else []))
+        evidence,
+        figures,
+        (*gateways.notes(crossed), *outages.error_notes(data.samples)),
+        (*imprecise, *([out] if out is not None else [])),
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

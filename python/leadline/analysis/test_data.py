@@ -59,6 +59,8 @@ class InterfaceUse(NamedTuple):
     counted: tuple[tuple[int, int], tuple[int, int]]
     dropped: tuple[int, int] = (0, 0)
     """Packets dropped on receipt and on sending, because a queue was full."""
+    errors: tuple[int, int] = (0, 0)
+    """Packets that were damaged on receipt, or could not be sent."""
 
 
 class QueueUse(NamedTuple):
@@ -152,6 +154,7 @@ class HostSample(NamedTuple):
                         row["name"],
                         ((row["rx_bytes"], row["rx_packets"]), (row["tx_bytes"], row["tx_packets"])),
                         (row["rx_dropped"], row["tx_dropped"]),
+                        (row["rx_errors"], row["tx_errors"]),
                     )
                     for row in interfaces
                 ]

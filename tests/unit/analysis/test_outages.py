@@ -162,3 +162,15 @@ def test_offsets_of_clocks_and_sampling_do_not_move_an_outage() -> None:
     assert reasons(run)["link-outage"].startswith(
         "the link wan of gateway was out for 3.00 ms, from 2.00 s into the test"
     )
+
+
+def test_errors_of_an_interface_that_carried_the_load_are_a_note() -> None:
+    sample = observation(EPOCH_NS, interfaces={"lo": (0, 10**12), "wan": (0, 0), "management": (0, 0)})
+    for row in sample["network"]["interfaces"]:
+        row |= {"rx_errors": 1_234, "tx_errors": 2}
+    (test,) = run_with(("client1", sample)).trials[0].tests
+    notes = [note.text for note in test.validity.notes if note.code == "interface-errors"]
+    assert notes == [
+        "wan of client1 counted 1,234 errors of receiving and 2 of sending meanwhile (`ethtool -S wan`): "
+        "see its cable, its port and its driver"
+    ]
