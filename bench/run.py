@@ -66,6 +66,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "pacing": transport_rows.paced,
         "rr": rr_rows.transactions,
         "iperf3": stream_rows.many_clients,
+        "command": host_rows.command,
     },
     "host": {"observing": host_rows.observing, "link": host_rows.link},
     "vpn": {

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 
 def commands(lines: str, heavy: str) -> object:
@@ -45,6 +46,19 @@ def measurement() -> object:
     return 0
 
 
+def workload(name: str) -> object:
+    """Of a command to an agent with this workload, and an event of an agent: the workloads whose models were built."""
+    from leadline.agents import messages
+
+    kind = getattr(messages.models, name)
+    kind.model_rebuild()
+    messages.encode(
+        messages.models.Prepare.model_construct(trial="c01/1", task="load", workload=kind.model_construct())
+    )
+    messages.parse_event('{"type": "heartbeat", "t_ns": 1}')
+    return sorted(one.__name__ for one in get_args(messages.Workload) if one.__pydantic_complete__)
+
+
 def cases(plan: str) -> object:
     """Of reading a plan: the number of its cases."""
     from leadline.plan import describe, load_plan
@@ -60,7 +74,7 @@ def missing_names(*packages: str) -> object:
 
 
 USES: dict[str, Callable[..., object]] = {
-    use.__name__: use for use in (commands, version, measurement, cases, missing_names)
+    use.__name__: use for use in (commands, version, measurement, workload, cases, missing_names)
 }
 
 if __name__ == "__main__":

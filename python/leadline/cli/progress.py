@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.live import Live
 from rich.text import Text
 
 from leadline import quantities
@@ -39,6 +39,9 @@ from leadline.trial import (
     TrialMeasured,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _NEARLY_S = 0.5
 """A test counts as nearly done when less than this remains of its expected time."""
@@ -78,6 +81,8 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if not self.quiet and self._console.is_terminal:
+            from rich.live import Live
+
             self._live = Live(
                 console=self._console,
                 transient=True,

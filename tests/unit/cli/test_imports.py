@@ -22,6 +22,8 @@ OF_RUNS = (
     *("cryptography", "jinja2", "MLRsearch", "polars", "pyroute2", "scipy"),
     *("leadline.lab", "leadline.sut", "leadline.plan.document", "leadline.trial.campaign", "leadline.report.html"),
 )
+# What draws on a terminal alone.
+OF_TERMINALS = ("rich.live",)
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "gateway.yaml"
@@ -67,6 +69,20 @@ def test_one_measurement_imports_what_measures_it_alone() -> None:
     _, modules = outcome_of("measurement")
     assert "leadline.trial.single" in modules
     assert modules & set(OF_RUNS) == set()
+
+
+@pytest.mark.processes
+@pytest.mark.agent
+def test_a_whole_measurement_imports_nothing_of_a_run() -> None:
+    line = "tcp -d 100ms --json"
+    found, _ = outcome_of("commands", json.dumps([line]), json.dumps([*OF_RUNS, *OF_TERMINALS]))
+    assert found == {line: [0, []]}
+
+
+@pytest.mark.processes
+def test_of_all_workloads_only_the_one_that_is_sent_is_built() -> None:
+    built, _ = outcome_of("workload", "RrWorkload")
+    assert built == ["RrWorkload"]
 
 
 @pytest.mark.processes
