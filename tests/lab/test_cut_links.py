@@ -59,6 +59,7 @@ def texts(result: dict[str, Any]) -> dict[str, str]:
     return {reason["code"]: reason["text"] for reason in result["validity"]["reasons"]}
 
 
+@pytest.mark.decided_by("the cable")
 def test_cable_that_is_pulled_for_a_time_is_named_with_its_host(tmp_path: Path) -> None:
     # The load has bytes to carry when the link goes down, and goes on when it is back.
     load = "{name: load, kind: tcp, rate: 8mbit, bytes: 2MB, duration: 120s}"
@@ -80,6 +81,7 @@ def test_cable_that_is_pulled_for_a_time_is_named_with_its_host(tmp_path: Path) 
     assert changes[-1]["has_carrier"] and changes[-1]["t_ns"] > changes[0]["t_ns"]
 
 
+@pytest.mark.decided_by("the cable")
 def test_cable_that_stays_out_fails_the_run_and_keeps_what_was_measured(tmp_path: Path) -> None:
     load = "{name: load, kind: http, connections: 2, rate: 500, duration: 5s, timeout: 500ms}"
     code, result, answer = run_cut(tmp_path, load, "server", "lan", RECEIVED, "50000", "")

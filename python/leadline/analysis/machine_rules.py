@@ -29,7 +29,7 @@ MACHINE_REASONS = frozenset(
 """The codes of their reasons."""
 RULES_OFF = "machine-rules-off"
 _TEXT = (
-    "the rules about the machine are switched off (LEADLINE_MACHINE_RULES=off): whether other work disturbed this, the "
+    "LEADLINE_MACHINE_RULES=off switches the rules about the machine off: whether other work disturbed this, the "
     "generator was at its limit, or figures are too uneven was not judged"
 )
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from leadline import quantities
 from leadline.analysis.advice import ADVICE
+from leadline.analysis.machine_rules import RULES_OFF
 from leadline.analysis.model import Limit, LimitedBy, Reason, RunAnalysis, Summary, Validity, Verdict
 from leadline.report import verdicts
 from leadline.report.reason_groups import ReasonGroup, named_figures, reason_groups
@@ -139,8 +140,9 @@ def spoken(metric: str) -> str:
 
 
 def _note(validity: Validity) -> Reason | None:
-    """The one note that is worth a line: a result with doubts against it has something worse to say."""
-    return None if validity.reasons else next(iter(validity.notes), None)
+    """The one note that is worth a line: that rules are off; of the others none beside doubts, which are worse."""
+    off = next((note for note in validity.notes if note.code == RULES_OFF), None)
+    return off or (None if validity.reasons else next(iter(validity.notes), None))
 
 
 def _hidden(validity: Validity, note: Reason | None) -> list[RenderableType]:

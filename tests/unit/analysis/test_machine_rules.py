@@ -17,7 +17,7 @@ from leadline.analysis.machine_rules import RULES_OFF, is_judged_alike
 from leadline.analysis.model import Verdict
 from leadline.cli.output import plain, run_document
 from leadline.dataset.machine_rules import MACHINE_RULES_VARIABLE, OFF
-from leadline.report import measurement, run_renderables
+from leadline.report import measurement, run_renderables, run_summary
 from leadline.report.html import render_html
 
 
@@ -79,6 +79,7 @@ def test_any_other_value_leaves_the_rules_on(monkeypatch: pytest.MonkeyPatch, va
 def test_every_output_states_that_the_rules_are_off(rules_off: None) -> None:
     analysis = analyse(MANIFEST, whole_run().entries)
     assert MACHINE_RULES_VARIABLE in shown(*run_renderables(analysis))
+    assert MACHINE_RULES_VARIABLE in shown(*run_summary(analysis))
     assert MACHINE_RULES_VARIABLE in render_html(analysis)
     assert MACHINE_RULES_VARIABLE in encode_findings(analysis, "0.1.0", 1).decode()
     document = json.loads(json.dumps(run_document(analysis, "runs/made", ()), default=plain))

@@ -49,6 +49,7 @@ def test_load_has_a_ceiling_if_its_threads_were_busy(
     assert len(measured) == (not had_spare_time)
 
 
+@pytest.mark.decided_by("whether a ceiling is measured, which a stand-in decides")
 def test_targets_that_may_end_the_load_are_judged_by_a_ceiling_from_the_start(
     measured: list[HttpWorkload], monkeypatch: pytest.MonkeyPatch
 ) -> None:

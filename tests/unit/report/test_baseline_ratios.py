@@ -54,7 +54,7 @@ def test_run_without_a_baseline_has_no_ratio() -> None:
 def test_page_has_the_ratio_with_its_interval_and_word() -> None:
     page = render_html(compared_run())
     assert "0.105" in page
-    assert "0.101 to 0.109 slower" in page
+    assert "0.101 to 0.109<br>slower" in page
 
 
 def test_ratio_that_is_not_known_is_a_note_and_no_row() -> None:
