@@ -95,7 +95,7 @@ def parts(seconds: Sequence[Histogram]) -> Parts:
 @pytest.mark.parametrize(
     ("correlation", "names"),
     [
-        (0.0, ("p50", "p99")),
+        pytest.param(0.0, ("p50", "p99"), marks=full),
         (0.6, ("p99",)),
         pytest.param(0.6, ("p50",), marks=full),
         pytest.param(0.8, ("p50", "p99"), marks=full),

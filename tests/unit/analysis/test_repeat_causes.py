@@ -33,7 +33,7 @@ def made(generator: np.random.Generator, repeats: int) -> list[dict[str, float]]
 
 
 @pytest.mark.parametrize("sets", SETS)
-@pytest.mark.parametrize("repeats", [4, 6, 15])
+@pytest.mark.parametrize("repeats", [4, *(pytest.param(one, marks=pytest.mark.full_matrix) for one in (6, 15))])
 def test_unrelated_figures_get_no_name_in_95_percent(sets: int, repeats: int) -> None:
     """Of all orders of the repeats exactly 5 % give a name, so of 2,000 data sets 94 to 96 % have none."""
     generator = np.random.default_rng(repeats)

@@ -83,7 +83,7 @@ def share(found: Sequence[bool]) -> float:
     return sum(found) / len(found)
 
 
-@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("repeats", [pytest.param(1, marks=pytest.mark.full_matrix), 3])
 def test_regression_of_5_percent_is_found_within_two_runs_of_its_place_and_nothing_else(repeats: int) -> None:
     histories = trend_of(many_histories(60, repeats, 1, 100, 0.95)).histories
     assert len(histories) == 100
@@ -138,7 +138,14 @@ def test_no_test_finds_a_regression_of_2_and_a_half_deviations_after_two_nights_
 
 
 @pytest.mark.parametrize(
-    ("deviations", "needed", "least"), [(2.5, 7, 4), (3.0, 4, 3), (3.5, 3, 2), (4.0, 3, 2), (5.0, 2, 2)]
+    ("deviations", "needed", "least"),
+    [
+        (3.5, 3, 2),
+        *(
+            pytest.param(*sizes, marks=pytest.mark.full_matrix)
+            for sizes in ((2.5, 7, 4), (3.0, 4, 3), (4.0, 3, 2), (5.0, 2, 2))
+        ),
+    ],
 )
 def test_nights_that_nearly_all_regressions_of_a_size_need(deviations: float, needed: int, least: int) -> None:
     """Beside those that a test needs which knows the level and the noise."""
