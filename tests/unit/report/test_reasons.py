@@ -39,6 +39,7 @@ WITHOUT_ADVICE = {
     "cpu-stolen",
     "errors",
     "gateway-shares-cpus",
+    "interface-errors",
     "journal-torn",
     "latency-lower-bound",
     "no-rate-held",
@@ -52,6 +53,7 @@ WITHOUT_ADVICE = {
     "trials-skipped",
     "unanswered",
     "unsynchronised-clock",
+    "repeats-with-outage",
 }
 
 
