@@ -173,7 +173,9 @@ def test_machines_read_no_clock_and_open_no_socket() -> None:
 ALL = frozenset({"*"})
 MODULES_WITH_EVENTS = {
     "control.rs": ALL,
+    "controller.rs": {"read"},
     "failures.rs": {"count"},
+    "links.rs": {"start", "event"},
     "load/iperf3_control.rs": {"open"},
     "load/http.rs": {"prepare_with", "open", "await_opened"},
     "load/scenario.rs": {"prepare", "run"},

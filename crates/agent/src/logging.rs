@@ -14,8 +14,19 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 /// The environment variable with the filter if `--log` is absent.
 const VARIABLE: &str = "LEADLINE_LOG";
 /// The modules that a filter may name: those of this crate, and the WireGuard library.
-const MODULES: [&str; 9] =
-    ["control", "failures", "load", "process", "profile", "serve", "soaker", "standalone", "wireguard"];
+const MODULES: [&str; 11] = [
+    "control",
+    "controller",
+    "failures",
+    "links",
+    "load",
+    "process",
+    "profile",
+    "serve",
+    "soaker",
+    "standalone",
+    "wireguard",
+];
 const LIBRARY: &str = "boringtun";
 const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadline import quantities
+from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.model import Reason, Verdict, Window
-
-if TYPE_CHECKING:
-    from leadline.analysis.test_data import HostSample
+from leadline.analysis.test_data import HostSample
 
 LINK_OUTAGE = "link-outage"
 """A link was out for a time, and came back."""
@@ -39,36 +37,6 @@ _LOOPBACK = "lo"
 _NS_PER_S = 1e9
 _REPORTED_WITHIN_NS = 1_500_000_000
 """The kernel reports the loss of a carrier up to one second late."""
-
-
-class LinkChange(NamedTuple):
-    """The state of an interface from an instant on, on the controller's clock."""
-
-    host: str
-    t_ns: int
-    name: str
-    is_up: bool
-    has_carrier: bool
-    carrier_losses: int | None = None
-    is_removed: bool = False
-
-    @classmethod
-    def read(cls, host: str, event: Mapping[str, Any], offset_ns: int) -> LinkChange:
-        """Convert a `link` event."""
-        return cls(
-            host,
-            event["t_ns"] - offset_ns,
-            event["name"],
-            event["is_up"],
-            event["has_carrier"],
-            event.get("carrier_losses"),
-            event["is_removed"],
-        )
-
-    @property
-    def works(self) -> bool:
-        """Whether packets can pass."""
-        return self.is_up and self.has_carrier
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from leadline.analysis.answers import answers_of
 from leadline.analysis.baselines import natural
 from leadline.analysis.environment import Environment
 from leadline.analysis.frequent_events import FREQUENT_TYPES, MALFORMED, AgentLives, FrequentEvents
+from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
     Ceiling,
@@ -33,7 +34,6 @@ from leadline.analysis.model import (
     TestResult,
     TrialResult,
 )
-from leadline.analysis.outages import LinkChange
 from leadline.analysis.precision import confidence_over_repeats, precision_goal
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches

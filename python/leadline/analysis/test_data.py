@@ -12,8 +12,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.model import Ceiling, ClientBringUp
-from leadline.analysis.outages import LinkChange
 from leadline.analysis.test_spec import TestSpec
 from leadline.contract import records
 from leadline.plan.limits import StabilityLimit

@@ -41,6 +41,7 @@ WITHOUT_ADVICE = {
     "errors",
     "gateway-shares-cpus",
     "gateway-time-unseen",
+    "interface-errors",
     "journal-torn",
     "latency-lower-bound",
     "no-rate-held",
@@ -54,6 +55,7 @@ WITHOUT_ADVICE = {
     "trials-skipped",
     "unanswered",
     "unsynchronised-clock",
+    "repeats-with-outage",
 }
 
 JUDGED_ANYWHERE = {
@@ -62,6 +64,7 @@ JUDGED_ANYWHERE = {
     *("gateway-counters-unknown", "gateway-not-crossed", "gateway-shares-cpus", "journal-damaged"),
     *("no-generator-figures", "no-receiver-figures", "sender-side-figure", "no-repeat-done", "nothing-answered"),
     *("nothing-came-through", "path-mtu-too-small", "repeats-disturbed", "repeats-failed", RULES_OFF),
+    *("link-lost", "link-outage"),
     # Of searches: they follow from how each trial was judged.
     *("generator-limited-trials", "highest-rate-held", "search-budget", "trials-disturbed", "too-few-clients"),
 }
