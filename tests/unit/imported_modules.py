@@ -49,12 +49,11 @@ def measurement() -> object:
 def workload(name: str) -> object:
     """Of a command to an agent with this workload, and an event of an agent: the workloads whose models were built."""
     from leadline.agents import messages
+    from leadline.contract import models
 
-    kind = getattr(messages.models, name)
+    kind = getattr(models, name)
     kind.model_rebuild()
-    messages.encode(
-        messages.models.Prepare.model_construct(trial="c01/1", task="load", workload=kind.model_construct())
-    )
+    messages.encode(models.Prepare.model_construct(trial="c01/1", task="load", workload=kind.model_construct()))
     messages.parse_event('{"type": "heartbeat", "t_ns": 1}')
     return sorted(one.__name__ for one in get_args(messages.Workload) if one.__pydantic_complete__)
 

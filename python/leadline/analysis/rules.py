@@ -400,7 +400,7 @@ def had_spare_time(data: TestData) -> bool:
 
 
 def threads_had_spare_time(outcomes: Iterable[records.Outcome]) -> bool:
-    """Whether `had_spare_time` holds, from the outcomes of a load's generators."""
+    """Whether even the busiest thread of these outcomes had idle time, as `had_spare_time`."""
     threads = [thread for outcome in outcomes for thread in outcome["generator"]["threads"]]
     wanted = [
         (busy_s(thread) + (thread.get("runnable_wait_s") or 0.0)) / thread["wall_s"]

@@ -127,6 +127,7 @@ def test_every_mistake_of_a_plan_is_a_line_of_its_own(plan: Path) -> None:
         (["ladder", "127.0.0.1", "--out", "plan.yaml"], "--out plan.yaml: plan.yaml is not a folder"),
         (["http", "http://127.0.0.1/", "--find-rate", "-d", "5s"], "--find-rate: its value is missing: -d is the next"),
         (["run", "plan.yaml", "--out", "--dry-run"], "--out: its value is missing: --dry-run is the next option; see"),
+        (["tcp", "192.0.2.7", "198.51.100.7"], "unexpected extra argument"),
         (["tcp", "127.0.0.1", "-d", "soon"], "--duration: 'soon' is not a duration; write 10s, 500ms or 1m"),
         (
             ["tcp", "127.0.0.1", "-t", "10s"],
