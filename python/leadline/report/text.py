@@ -71,7 +71,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
 
 def figures_table(analysis: RunAnalysis, *, is_brief: bool = False) -> RenderableType:
     """The headline figures per case and test; parameters get their own columns if the width allows it. `is_brief`
-    leaves out intervals that round to none."""
+    leaves out intervals that round to none, and what limited doubted results."""
     return _FiguresTable(analysis, is_brief)
 
 
@@ -341,12 +341,12 @@ class _FiguresTable:
         """test, rate, interval, ratio to the baseline if the plan has one, lost, p50, p99, verdict of each test of a
         case; a case without results shows why."""
         rows = [
-            _figure_cells(summary, self._is_compared, verdicts.failed_repeats(self.analysis, summary))
+            _figure_cells(
+                summary, self._is_compared, verdicts.failed_repeats(self.analysis, summary), is_brief=self.is_brief
+            )
             for summary in self.analysis.summaries
             if summary.case == case
         ]
-        for row in rows if self.is_brief else ():
-            row[2] = Text("") if row[2].plain == quantities.NO_WIDTH else row[2]
         if rows:
             return rows
         ends = Counter(trial.status for trial in self.analysis.trials if trial.case == case)
@@ -373,12 +373,14 @@ def _widths(rows: Sequence[Sequence[Text]]) -> list[int]:
     return [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
 
 
-def _figure_cells(summary: Summary, is_compared: bool, failed: str) -> list[Text]:
+def _figure_cells(summary: Summary, is_compared: bool, failed: str, *, is_brief: bool) -> list[Text]:
     verdict = summary.validity.verdict
     kind = figures.table_of(summary.kind, summary.metrics)
     others = {figure.title: figure for figure in kind.others}
     lead = summary.metrics.get(kind.rate.metric)
     interval = quantities.plus_minus(lead.value, lead.low, lead.high, summary.repeats) if lead is not None else ""
+    if is_brief and interval == quantities.NO_WIDTH:
+        interval = ""
     cells = [Text(summary.test), Text(figures.written(kind.rate, summary.metrics)), Text(interval)]
     if is_compared:
         ratio = summary.ratios.get(kind.rate.metric)
@@ -387,8 +389,9 @@ def _figure_cells(summary: Summary, is_compared: bool, failed: str) -> list[Text
         cells.append(Text(figures.written(others[title], summary.metrics) if title in others else ""))
     failed = f", {failed}" if failed else ""
     wording = verdicts.WORDINGS[verdict]
-    # A line of 80 columns has room for one of them.
-    word = "" if failed else limit_word(summary)
+    # A line of 80 columns has room for one of them; a doubted result has its cause below, which matters more.
+    is_left_out = failed or (is_brief and verdict is not Verdict.VALID)
+    word = "" if is_left_out else limit_word(summary)
     limited = (f", {word}", "dim") if word else ""
     return [*cells, Text.assemble((f"{wording.mark} {verdict.value}{failed}", TONES[wording.tone]), limited)]
 

@@ -235,6 +235,13 @@ def test_run_with_one_cause_says_it_beside_its_verdict() -> None:
     assert shown.count("processes outside of this run") == 1
 
 
+def test_figures_at_the_end_of_a_run_have_the_limits_of_valid_results_only() -> None:
+    valid, disturbed = (
+        "\n".join(lines(*run_summary(disturbed_run(VALIDITIES[name])))) for name in ("valid", "disturbed")
+    )
+    assert "✓ valid, congestion window" in valid and "! disturbed, congestion window" not in disturbed
+
+
 def test_run_counts_the_causes_that_it_does_not_name() -> None:
     made = [
         Validity(Verdict.DISTURBED, (Reason(f"cause-{letter}", f"cause {letter}", Verdict.DISTURBED),))
