@@ -86,7 +86,7 @@ impl Agent {
             line.clear();
             match input.by_ref().take(LINE_LIMIT_BYTES as u64).read_until(b'\n', &mut line) {
                 Ok(read) if read > 0 => {}
-                _ => return info!("stdin has ended, or the controller is out of reach: shutting down"),
+                _ => return info!("stdin has ended: shutting down"),
             }
             let received_ns = monotonic_ns();
             if line.len() >= LINE_LIMIT_BYTES && line.last() != Some(&b'\n') {

@@ -140,7 +140,7 @@ mod tests {
             ("verbose", "\"verbose\" is not a level"),
             ("info,", "\"\" is not a level"),
             ("serve=loud", "\"loud\" is not a level"),
-            ("server=info", "no module \"server\" has a log; give one of control, failures, load,"),
+            ("server=info", "no module \"server\" has a log; give one of control, controller, failures,"),
             ("serve", "\"serve\" is not a level"),
         ] {
             let error = parse(filter).unwrap_err();
