@@ -117,9 +117,9 @@ def read_in(node: ast.AST) -> Iterator[str]:
         ('@pytest.fixture\ndef ran(): return run("--target", "x < 1").code\ndef test_a(ran): assert ran == 0', True),
         ('PLAN = "repeat: {until: 3%}"\ndef test_a(): run(PLAN)', True),
         ('@pytest.mark.decided_by("the interrupt")\ndef test_a(): assert run()["validity"]', False),
-        ('pytestmark = [pytest.mark.lab, pytest.mark.exclusive]\ndef test_a(): assert run()["limit"]', False),
+        ('pytestmark = [pytest.mark.lab, pytest.mark.machine_rules]\ndef test_a(): assert run()["limit"]', False),
         (
-            '@pytest.mark.parametrize("a", [pytest.param(1, marks=pytest.mark.exclusive)])\n'
+            '@pytest.mark.parametrize("a", [pytest.param(1, marks=pytest.mark.machine_rules)])\n'
             'def test_a(a): assert run()["limit"]',
             True,
         ),

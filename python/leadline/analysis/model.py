@@ -398,9 +398,7 @@ class TestResult:
     """Each rate in ten equal parts of the window: the interval over the repeats is never narrower than what the parts
     of all of them allow. Without rates in stages, and those that were read less often."""
 
-    build_profiles: dict[str, str | None] = field(default_factory=dict)
-    """The Cargo profile that built each host's agent, `release` for measurements; null where an older agent does not
-    say it."""
+    build_profiles: dict[str, str | None] = field(default_factory=dict)  # Of each host's agent; null if unknown.
 
     def value(self, metric: str) -> float | None:
         """The value of a figure; None if it is unknown, or was not measured."""
