@@ -61,7 +61,7 @@ pub use workload::{
 };
 
 /// The contract's version; it increases when an old reader would misunderstand a new line.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The longest line that either side accepts, in bytes: a bound on the memory that a peer can occupy.
 pub const LINE_LIMIT_BYTES: usize = 16 * 1024 * 1024;

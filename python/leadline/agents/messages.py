@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from leadline.contract import models
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """The contract's version, `leadline_wire::PROTOCOL_VERSION`."""
 
 LINE_LIMIT_BYTES = 16 * 1024 * 1024

@@ -115,7 +115,7 @@ def answer(line: str) -> None:
 def main() -> None:
     before_hello()
     greeting = {key: value for key, value in HELLO.items() if key != "type"}
-    send("hello", **greeting | {"protocol": 9 if PART == "newer" else 1})
+    send("hello", **greeting | {"protocol": 9 if PART == "newer" else 2})
     if PART in ("obedient", "stubborn"):
         threading.Thread(target=beat, daemon=True).start()
     for line in sys.stdin:

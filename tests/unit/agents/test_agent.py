@@ -155,7 +155,7 @@ async def test_failure_waits_for_the_loss(play: Play) -> None:
         ("stillborn", "exited with 3; its last stderr lines: no such namespace | sorry"),
         ("rude", "`heartbeat` came before `hello`"),
         ("newer", "speaks protocol 9, this is leadline"),
-        ("changed", "agent 0.1.0 speaks protocol 1 (hello.mood: Extra inputs are not permitted), this is leadline"),
+        ("changed", "agent 0.1.0 speaks protocol 2 (hello.mood: Extra inputs are not permitted), this is leadline"),
     ],
 )
 async def test_bad_greeting_is_named_as_the_cause(play: Play, part: str, reason: str) -> None:
