@@ -143,12 +143,8 @@ format: build $(VENV)/.tools ## format all code
 	$(VENV)/bin/ruff check --fix $(PYTHON_CODE)
 	cargo fmt --all
 
-<<<<<<< HEAD
 bench: PROFILE := release
-bench: build ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
-=======
 bench: build $(VENV)/.tools ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
->>>>>>> h-wheel
 	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
 
