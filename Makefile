@@ -8,7 +8,8 @@ PYTHON := $(VENV)/bin/python
 TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # What is built for use: `quick` within minutes, `release` optimised as a whole (`make build PROFILE=release`).
 PROFILE := quick
-AGENT   = target/$(TARGET)/$(PROFILE)/leadline-agent
+AGENT = target/$(TARGET)/$(PROFILE)/leadline-agent
+INSTALL_AGENT = cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
 # The agent that the tests use: built with the Rust tests, in one profile. It stays where cargo puts it, so that what is
 # installed in .venv/bin is what measures.
 CHECKED := target/$(TARGET)/checked/leadline-agent
@@ -37,7 +38,7 @@ help: ## list the targets
 # Downloads wait for the network, and the compiler for a CPU.
 build: ## the `leadline` command and its agent, in .venv/bin
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed agent PROFILE=$(PROFILE)
-	@cmp -s $(AGENT) $(VENV)/bin/leadline-agent || install -m 755 $(AGENT) $(VENV)/bin/leadline-agent
+	@$(INSTALL_AGENT)
 
 agent:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
@@ -59,7 +60,8 @@ $(VENV)/.tools: $(VENV)/.installed requirements.lock
 	@touch $@
 
 demo: ## three gateways side by side on hosts made here: set-up, then `leadline demo`
-	@$(MAKE) --no-print-directory --jobs=2 build openvpn
+	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.installed agent openvpn
+	@$(INSTALL_AGENT)
 	$(VENV)/bin/leadline demo
 
 openvpn:

@@ -17,6 +17,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 PARTS = re.compile(r"\[[=> ]*\] +(\d+)/(\d+)(?:: (.*))?")
+# What cargo does, as `   Compiling aws-lc-sys`: its verb ends in the twelfth column.
+STATUS = re.compile(r"(?= *[A-Z][a-z]+ )[ \w]{12} ")
 # Of a build of everything: the share of its parts that were done, and the share of its time that had passed.
 PASSED = ((0.0, 0.0), (0.25, 0.15), (0.5, 0.35), (0.75, 0.55), (0.9, 0.7), (0.97, 0.8), (1.0, 1.0))
 LINE_EVERY_S = 10.0
@@ -61,7 +63,7 @@ class BuildProgress:
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rstrip()
         if found := PARTS.search(text):
             self._draw(int(found[1]), int(found[2]), found[3] or "")
-        elif text and not text.lstrip().startswith(("Compiling", "Finished", "Downloaded", "Building")):
+        elif text and not STATUS.match(text):
             self._print(text)
 
     def end(self) -> None:
