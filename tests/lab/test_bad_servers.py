@@ -124,7 +124,7 @@ class Ended:
 def against(script: Script, command: str, stage: str | None, act: Act, *options: str | Path) -> Ended:
     kind, *rest = command.split()
     with serving(script, stage, act) as server:
-        arguments = (kind, "127.0.0.1", "-p", str(server.port), *rest, "-d", LENGTH, *options)
+        arguments = (kind, "127.0.0.1", "-p", str(server.port), *rest, "-d", LENGTH, "-i", "0", *options)
         done = cli.call(*arguments, variables=PATIENCE if act is servers.fall_silent and stage else None)
         assert server.came, (done.stdout, done.stderr)
     return Ended(done.returncode, done.stdout, done.stderr, server.address)

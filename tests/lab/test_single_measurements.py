@@ -283,7 +283,6 @@ def test_other_protocol_on_the_port_fails_and_is_named(server: cli.Server) -> No
         (("rr", "127.0.0.1", "-n", "0"), "1"),
         (("rr", "127.0.0.1", "-d", "1s", "--warmup", "2s"), "leadline: --warmup: 2000 ms of warm-up"),
         (("tcp", "127.0.0.1", "--target", "throughput_bps"), "METRIC < VALUE"),
-        (("tcp",), "HOST"),
         (("tcp", "127.0.0.1", "--nope"), "--nope"),
     ],
     ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else value,
