@@ -396,9 +396,10 @@ def _differences(baseline: Side, candidate: Side, shared: Sequence[Key]) -> Iter
                 yield Difference(words, ", ".join(first), ", ".join(second), blocking)
     if baseline.analysis.version != candidate.analysis.version:
         yield Difference("Leadline", baseline.analysis.version, candidate.analysis.version, blocking=False)
-    first, second = ("off" if is_judged_without(side.analysis) else "on" for side in (baseline, candidate))
-    if "off" in (first, second):
-        yield Difference("rules about the machine (LEADLINE_MACHINE_RULES)", first, second, blocking=False)
+    first_rules, second_rules = ("off" if is_judged_without(side.analysis) else "on" for side in (baseline, candidate))
+    if "off" in (first_rules, second_rules):
+        what = "rules about the machine (LEADLINE_MACHINE_RULES)"
+        yield Difference(what, first_rules, second_rules, blocking=False)
     yield from dict.fromkeys(_plan_differences(baseline, candidate, shared))
     loads = [_loads(side) for side in (baseline, candidate)]
     for key in shared:
