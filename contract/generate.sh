@@ -10,7 +10,7 @@ models=${models:-python/leadline/contract/models.py}
 records=${1:+$1/records.py}
 records=${records:-python/leadline/contract/records.py}
 # The profile of the tests, which has been built where they run.
-cargo run --quiet --profile checked --package leadline-wire --example schema > "$schema.new"
+cargo run --quiet --profile checked --package leadline-wire --features schema --example schema > "$schema.new"
 mv "$schema.new" "$schema"
 # Outside of this project, whose settings would format the first draft differently from that of the staleness test.
 fresh=$(mktemp -d)

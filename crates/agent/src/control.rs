@@ -98,7 +98,7 @@ impl Agent {
                 }
                 continue;
             }
-            match serde_json::from_slice(&line) {
+            match Command::from_json(&line) {
                 Ok(Command::Shutdown {}) => return info!("shutting down as commanded"),
                 Ok(command) => self.carry_out(command, received_ns),
                 Err(error) => self.refuse(None, None, input_error("bad_command", format!("not a command: {error}"))),

@@ -30,9 +30,7 @@ impl Events {
     /// Sends an event. If the output is closed, the control plane is gone: the agent ends with all processes that it
     /// started, as at the end of its stdin.
     pub fn send(&self, event: &Event) {
-        let Ok(mut line) = serde_json::to_vec(event) else {
-            unreachable!("an event is plain data");
-        };
+        let mut line = event.to_json();
         line.push(b'\n');
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if output.write_all(&line).and_then(|()| output.flush()).is_err() {

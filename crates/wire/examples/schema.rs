@@ -1,4 +1,4 @@
-//! Prints the contract's JSON Schema: `cargo run -p leadline-wire --example schema > contract/agent.schema.json`.
+//! Prints the contract's JSON Schema: `cargo run -p leadline-wire --features schema --example schema > contract/agent.schema.json`.
 
 use leadline_wire::{Command, Event};
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
 //! Commands from the control plane to an agent.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::JsonSchema;
 use crate::Workload;
 
 /// One line on an agent's stdin.
@@ -81,4 +81,16 @@ pub enum Command {
     /// Stops all tasks and exits.
     #[schemars(title = "Shutdown")]
     Shutdown {},
+}
+
+impl Command {
+    /// Reads a command from a line. Here, because a caller's own instance of serde's readers for all types of a
+    /// command would be compiled with the caller.
+    ///
+    /// # Errors
+    ///
+    /// The line is not a command: what is wrong, and where.
+    pub fn from_json(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
 }

@@ -1,7 +1,8 @@
 //! The link emulator: what a task `emulate` does to frames, and its counters.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// A link between two interfaces of the agent's network namespace. Every frame that arrives at one leaves through the
 /// other.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{SampleBatch, ScenarioProgress};
+use crate::schema::JsonSchema;
 use crate::{
     Capability, Counts, HistogramReport, HostFacts, LinkCounts, NetworkView, Observation, Outcome, Side, ThreadReport,
     WakeUpFacts,
@@ -240,6 +240,13 @@ pub enum Event {
         /// Whether the task has ended: these are its last counters.
         ended: bool,
     },
+}
+
+impl Event {
+    /// Returns the event as JSON, without a newline. Here for the same reason as [`crate::Command::from_json`].
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("an event is plain data"))
+    }
 }
 
 /// What a process that has ended used, with the children that it waited for.

@@ -1,7 +1,8 @@
 //! Facts about a host: its fingerprint, its capabilities, its network.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// A host's fingerprint: the facts needed to compare a figure with another machine's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

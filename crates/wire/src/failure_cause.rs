@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Defines the causes with their names.
@@ -197,7 +196,8 @@ impl<'de> Deserialize<'de> for FailureCause {
     }
 }
 
-impl JsonSchema for FailureCause {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for FailureCause {
     fn inline_schema() -> bool {
         true
     }
@@ -206,8 +206,8 @@ impl JsonSchema for FailureCause {
         "FailureCause".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string"})
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string"})
     }
 }
 

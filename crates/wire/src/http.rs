@@ -1,9 +1,9 @@
 //! Parameters of an HTTP load and of the HTTP responder. Every specification is complete: an agent adds no defaults.
 //! Keys, certificates, passwords and scripts are part of it; they travel over a pipe and are written to no file.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::JsonSchema;
 use crate::IpVersion;
 
 /// HTTP/1.1 requests: each as soon as the previous response has arrived (closed loop), or at a rate (open loop) if

@@ -1,7 +1,8 @@
 //! The login of iperf3's tests: a user with a password at a client, and the users that a server knows.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// How RSA pads what it encrypts; both ends need the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,8 @@
 //! What a test against a real `iperf3 -s` asks of it, beyond what every server of a test is asked for.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// The options of a test against a real `iperf3 -s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -18,6 +18,7 @@ mod iperf3_options;
 mod observation;
 mod outcome;
 pub mod scenario;
+mod schema;
 mod stream;
 mod target;
 mod tunnel;

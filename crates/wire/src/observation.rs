@@ -1,7 +1,8 @@
 //! Samples of a host: the kernel's cumulative counters, so that a lost sample loses no count.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// One sample of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::ScenarioReport;
+use crate::schema::JsonSchema;
 use crate::{Counts, CryptoReport, Direction, HistogramReport, TcpReport, TunnelReport};
 
 /// The figures of one task.

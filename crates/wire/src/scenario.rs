@@ -17,8 +17,9 @@ mod report;
 mod request;
 mod sample;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 pub use self::arrivals::{Arrivals, FirstArrival, IterationEnd, OpenStage, Spacing, UserStage};
 pub use self::expression::{Expression, Op, Scalar, Template, TemplatePart};

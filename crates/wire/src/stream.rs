@@ -1,7 +1,8 @@
 //! Byte streams over TCP: the options of a flow's socket, what it sends and how, and the kernel's figures of it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// How both ends set up and use the sockets of a byte stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

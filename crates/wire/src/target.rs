@@ -1,10 +1,10 @@
 //! Where a load goes: the destination with its address family and key, and the direction of the payload.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::iperf3_login::Iperf3Login;
 use crate::iperf3_options::Iperf3Options;
+use crate::schema::JsonSchema;
 
 /// The destination of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

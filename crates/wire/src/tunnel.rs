@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema::JsonSchema;
 use crate::{FailureCause, HttpRequest, RateStage};
 
 /// Thousands of OpenVPN clients without TUN devices: they connect, verify their tunnels, and carry load.

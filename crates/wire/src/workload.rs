@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::iperf3_login::Iperf3Users;
+use crate::schema::JsonSchema;
 use crate::{
     CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, StreamOptions, Target,
     TunnelSpec,

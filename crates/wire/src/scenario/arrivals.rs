@@ -1,7 +1,8 @@
 //! When users and iterations of a population begin and end.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// A load model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

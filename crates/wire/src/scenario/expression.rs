@@ -1,8 +1,9 @@
 //! Templates and expressions over a user's variables. A value is a text, a number, a boolean or nothing; texts that
 //! read as numbers are compared as numbers with numbers.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::schema::JsonSchema;
 
 /// A text with inserted values: its parts are joined. The syntax of placeholders (`${x}`, `{{x}}`) belongs to each
 /// format and does not occur here.

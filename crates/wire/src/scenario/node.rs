@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Template};
 use super::place::SourcePlace;
 use super::request::ScenarioRequest;
+use crate::schema::JsonSchema;
 
 /// A step of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,10 @@
 //! A request of a flow: its parts as templates, what is taken from its response, and what is checked.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Template};
 use super::place::SourcePlace;
+use crate::schema::JsonSchema;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::report::LabelKind;
+use crate::schema::JsonSchema;
 
 /// Which requests and transactions an agent reports one by one. Values of masked variables are hidden in whatever it
 /// reports of them.
