@@ -91,10 +91,10 @@ check-python:
 
 test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(abspath $(CHECKED))
 
-# What is compiled and what is installed do not wait for each other.
+# What is compiled and what is installed do not wait for each other; nor do Python's tests for the compiler, which takes
+# what they leave of the CPUs while they wait for loads to end.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools test-tools
-	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
 
@@ -108,6 +108,7 @@ test-tools:
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.
 test-rust:
+	@$(STATIC) nice cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --no-fail-fast --workspace --lib --bins --tests
 
 # The libraries' integration tests; `observe` and `sys` have others, which read the machine's own figures.

@@ -1,8 +1,8 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
 What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
-and without repeats; of the seconds of a measurement half passes, and of that of a calibration a twentieth.
-Everything else of a command is verbatim.
+and without repeats, which a command does not ask for either; of the seconds of a measurement a fifth passes, and of that
+of a calibration a twentieth. Everything else of a command is verbatim.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ def name_of(document: Path) -> str:
 
 
 def shortened(line: str) -> str:
-    """A measurement's second becomes 500 ms."""
+    """A measurement's second becomes 200 ms, and a run's repeats one."""
     if not line.startswith(MEASUREMENTS):
-        return line
-    return re.sub(r"\b(\d+)s\b", lambda found: f"{int(found[1]) * 500}ms", line)
+        return re.sub(r"--set repeat=\d+", "--set repeat=1", line)
+    return re.sub(r"\b(\d+)s\b", lambda found: f"{int(found[1]) * 200}ms", line)
 
 
 def shortened_plan(text: str) -> str:
-    """A plan whose tests take one second each, once."""
-    text = re.sub(r"\b(duration: )\d+s", r"\g<1>1s", text)
-    text = re.sub(r"\b(warmup: )\d+m?s", r"\g<1>100ms", text)
+    """A plan whose tests take 400 ms each, once."""
+    text = re.sub(r"\b(duration: )\d+m?s", r"\g<1>400ms", text)
+    text = re.sub(r"\b(warmup: )\d+m?s", r"\g<1>50ms", text)
     return re.sub(r"^(repeat: )(\{.*\}|\d+)$", r"\g<1>1", text, flags=re.MULTILINE)
 
 

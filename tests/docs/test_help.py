@@ -28,6 +28,8 @@ __all__ = ["workplace"]
 pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ANSWERED = ["http", "rr", "tcp", "udp"]
+# What an example that names no time takes. A fleet's has room for what its examples do at a second of it.
+LENGTHS = {**dict.fromkeys(ANSWERED, "500ms"), "tunnel": "2s"}
 CONDITIONS = ("--target", "--find-rate", "--until-choke")
 # Where every example's server is, with all of its ports.
 SERVERS = [
@@ -65,8 +67,8 @@ def shortened(line: str) -> str:
     short = re.sub(r"\b(\d+)s\b", lambda found: f"{int(found[1]) * 50}ms", line)
     words = shlex.split(short)
     timed = {"-d", "--duration"} & set(words) or re.search(r"--rate \S+/\d+ms", short)
-    if words[1] in ANSWERED and not timed:
-        short = short.replace(f"leadline {words[1]}", f"leadline {words[1]} -d 500ms", 1)
+    if words[1] in LENGTHS and not timed:
+        short = short.replace(f"leadline {words[1]}", f"leadline {words[1]} -d {LENGTHS[words[1]]}", 1)
     return short
 
 
