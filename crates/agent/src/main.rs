@@ -21,6 +21,7 @@ mod metering;
 mod patience;
 mod process;
 mod profile;
+mod rate_text;
 mod serve;
 mod soaker;
 mod standalone;

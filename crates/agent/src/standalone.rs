@@ -16,6 +16,7 @@ use tracing::info;
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::keys;
+use crate::rate_text::format_rate;
 use crate::serve;
 
 /// The options of the command line.
@@ -163,7 +164,7 @@ fn exposure(spec: &ServeSpec) -> Option<String> {
     match (spec.port, &spec.key) {
         (Some(port), None) => {
             let limit = match spec.per_peer.as_ref().and_then(|limits| limits.rate_bps) {
-                Some(rate_bps) => format!("at {rate_bps} bit/s a peer"),
+                Some(rate_bps) => format!("at {} a peer", format_rate(rate_bps)),
                 None => "as fast as it can".to_owned(),
             };
             let also =
@@ -410,7 +411,7 @@ mod tests {
                 &["--bind", "192.0.2.1", "--bind", "127.0.0.1"],
                 &["192.0.2.1:", "5201", "8080", "as fast as it can", "--key-file"],
             ),
-            (&["--bind", "::", "--max-rate", "1gbit"], &["5201", "1000000000 bit/s"]),
+            (&["--bind", "::", "--max-rate", "1gbit"], &["5201", "1 Gbit/s"]),
             (&["--bind", "192.0.2.1", "--key-file", key.path()], &["does not cover http", "8080", "--no-http"]),
             (&["--bind", "192.0.2.1", "--http"], &["8080", "any size"]),
         ];

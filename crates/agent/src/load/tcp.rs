@@ -19,6 +19,7 @@ use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::stream_options;
 use crate::flows::thread_group::Worker;
 use crate::flows::{counters, deal_out, planned_directions, Role};
+use crate::rate_text::format_rate;
 use crate::task::{Ready, Task};
 
 struct ReadyTcp {
@@ -104,7 +105,8 @@ fn check_file(spec: &TcpSpec) -> Result<(), ErrorReport> {
 }
 
 fn parse_rate(rate_bps: Option<u64>, block_bytes: u32) -> Result<Option<PacedBlocks>, ErrorReport> {
-    let refused = |rate| input_error("bad_rate", format!("blocks of {block_bytes} bytes keep no rate of {rate} bit/s"));
+    let refused =
+        |rate| input_error("bad_rate", format!("blocks of {block_bytes} bytes keep no rate of {}", format_rate(rate)));
     rate_bps.map(|rate| PacedBlocks::new(rate, block_bytes).ok_or_else(|| refused(rate))).transpose()
 }
 

@@ -15,6 +15,7 @@ use super::shares::{peer_of, Amounts, Excess, Resource, ShareLimits};
 use crate::flows::connect_answer::max_connections;
 use crate::flows::datagram_io;
 use crate::flows::stream::PacedBlocks;
+use crate::rate_text::format_rate;
 
 /// The limits of sessions.
 #[derive(Clone, Debug)]
@@ -100,9 +101,8 @@ fn explain(excess: Excess, peer: IpAddr, amounts: Amounts, limits: &Limits) -> R
             refusal("too_many_flows", format!("{peer} would have {wanted} flows; this server allows a peer {flows}"))
         }
         Excess::OfPeer(Resource::RateBps, wanted) => {
-            let most_bps = rate_bps.unwrap_or(u64::MAX);
-            let message =
-                format!("the sessions of {peer} would have {wanted} bit/s; this server allows a peer {most_bps} bit/s");
+            let (wanted, most) = (format_rate(wanted), format_rate(rate_bps.unwrap_or(u64::MAX)));
+            let message = format!("the sessions of {peer} would have {wanted}; this server allows a peer {most}");
             refusal("too_fast", message)
         }
         Excess::OfAll(Resource::Sessions) => {
@@ -291,10 +291,10 @@ fn check_rate(open: &Open, limits: &Limits) -> Result<(), Refusal> {
     let Some(most_bps) = limits.per_peer.rate_bps else { return Ok(()) };
     let requested = match asked_bps(open) {
         Some(asked_bps) if asked_bps <= most_bps as f64 => return Ok(()),
-        Some(asked_bps) => format!("{asked_bps:.0} bit/s"),
+        Some(asked_bps) => format_rate(asked_bps.round() as u64),
         None => "as fast as possible".to_owned(),
     };
-    let message = format!("{requested}; this server allows a peer {most_bps} bit/s: give --rate");
+    let message = format!("{requested}; this server allows a peer {}: give --rate", format_rate(most_bps));
     Err(refusal("too_fast", message))
 }
 

@@ -5,6 +5,7 @@ use leadline_transport::{DatagramOptions, Open, Refusal, Work, HEADER_BYTES};
 use leadline_wire::{Direction, StreamOptions};
 
 use crate::flows::stream::PacedBlocks;
+use crate::rate_text::format_rate;
 
 /// Returns the session that a client's parameters amount to, for the server's limits.
 pub fn as_session(asked: &Iperf3Parameters, longest_ms: u64) -> Open {
@@ -61,7 +62,7 @@ pub fn check_bursts(asked: &Iperf3Parameters, most_bps: Option<u64>) -> Result<O
     let Some(rate_bps) = asked.rate_bps() else { return Ok(None) };
     let paced = paced_blocks(asked, rate_bps);
     if asked.protocol() == Iperf3Protocol::Tcp && paced.is_none() {
-        let message = format!("no schedule keeps {rate_bps} bit/s in blocks of {} bytes", asked.block_bytes());
+        let message = format!("no schedule keeps {} in blocks of {} bytes", format_rate(rate_bps), asked.block_bytes());
         return Err(Refusal { code: "bad_rate".to_owned(), message });
     }
     let ways = if asked.bidirectional { 2 } else { 1 };
@@ -69,7 +70,7 @@ pub fn check_bursts(asked: &Iperf3Parameters, most_bps: Option<u64>) -> Result<O
     let burst_bits = flows * u128::from(asked.burst()) * u128::from(asked.block_bytes()) * 8;
     match most_bps {
         Some(most_bps) if asked.burst() > 1 && burst_bits > most_bps.into() => {
-            let message = format!("bursts of {burst_bits} bits; this server allows a peer {most_bps} bit/s");
+            let message = format!("bursts of {burst_bits} bits; this server allows a peer {}", format_rate(most_bps));
             Err(Refusal { code: "too_fast".to_owned(), message })
         }
         _ => Ok(paced),

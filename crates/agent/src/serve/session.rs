@@ -36,6 +36,7 @@ use crate::flows::{by_role, counters, deal_out, moved, planned_directions, Role,
 use crate::locking::lock;
 use crate::machine_meter::{MachineMeter, Moved};
 use crate::metering::FlowCounters;
+use crate::rate_text::format_rate;
 
 /// The time limit for a client to open its flows.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -482,8 +483,8 @@ impl Session<'_> {
         if rate.count_answers(monotonic_ns(), uncounted_bytes) {
             return Ok(());
         }
-        let left_bps = rate.left_bps();
-        let message = format!("the answers exceed the {left_bps} bit/s that this server still allows the peer");
+        let left = format_rate(rate.left_bps());
+        let message = format!("the answers exceed the {left} that this server still allows the peer");
         self.refuse("too_fast", message)?;
         Err(io::ErrorKind::QuotaExceeded.into())
     }
