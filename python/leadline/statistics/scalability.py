@@ -130,6 +130,10 @@ def _start(at: Values, means: Values) -> Values:
     return np.array([1 / inverse, found[1] / inverse, found[2] / inverse])
 
 
+_MAX_HALF_WIDTH = math.log(1e6)
+"""Of the logarithm of a peak: a million times more or less is no interval. It grows without bound near contention 1."""
+
+
 def _peak(contention: Estimate, coherency: Estimate, covariance: Values, quantile: float) -> Estimate | None:
     """The square root of (1 - contention) / coherency; its interval from that of its logarithm."""
     if coherency.value <= 0 or contention.value >= 1:
@@ -139,6 +143,8 @@ def _peak(contention: Estimate, coherency: Estimate, covariance: Values, quantil
     half = quantile * math.sqrt(float(slopes @ covariance @ slopes))
     if not coherency.low:
         return unbounded(peak, coherency.independent, "throughput may also never fall again: coherency may be 0")
+    if half > _MAX_HALF_WIDTH:
+        return unbounded(peak, coherency.independent, "throughput may never rise: contention may be 1")
     return Estimate(peak, peak * math.exp(-half), peak * math.exp(half), coherency.independent)
 
 

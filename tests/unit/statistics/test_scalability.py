@@ -73,6 +73,14 @@ def test_peak_that_noise_may_have_made_is_unbounded() -> None:
     }
 
 
+def test_peak_of_throughput_that_only_falls_is_unbounded() -> None:
+    """Contention near 1: the peak is at one, and its logarithm has no bound that is a number."""
+    found = scalability([1, 2, 4, 8, 16], [1003.3, 921.8, 832.0, 671.1, 481.7])
+    assert found is not None and found.peak is not None
+    assert (found.peak.low, found.peak.high) == (None, None)
+    assert found.peak.reason == "throughput may never rise: contention may be 1"
+
+
 def test_few_numbers_and_figures_without_sense() -> None:
     assert scalability([1.0, 2.0, 4.0], [1.0, 2.0, 3.0]) is None
     with pytest.raises(ValueError, match="above 0"):
