@@ -18,6 +18,7 @@ from leadline.analysis import (
     metrics,
     outages,
     percentile_precision,
+    read_waits,
     repeat_causes,
     tunnels,
     validity,
@@ -123,7 +124,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         evidence,
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples)),
-        (*imprecise, *([out] if out is not None else [])),
+        (*imprecise, *read_waits.findings(figures, merged), *([out] if out is not None else [])),
         is_explained=explained_rates.is_rate_explained(evidence),
         unmoved=cpu_waits.unmoved_figures(evidence, figures),
     )

@@ -19,7 +19,7 @@ CPUS = 4
 FOREIGN = 0.1 * CPUS
 SECONDS = range(-1, 13)
 LINK_BPS = 100e6
-AWAKE = {"idle_poll": {"held": True, "reason": None}}
+AWAKE: dict[str, Any] = {"idle_poll": {"held": True, "reason": None}}
 OPERATIONS = 10_000
 """Of a steady test of 10 s."""
 P = {"latency_p50_us": 50, "latency_p99_us": 99}
