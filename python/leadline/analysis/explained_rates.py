@@ -6,10 +6,12 @@ generator: it is known, and no lower bound. Times are doubted on their own. Pure
 
 from __future__ import annotations
 
-from leadline.analysis import queues
+from leadline.analysis import loss_places, queues
+from leadline.analysis.datagram_figures import coalesced
 from leadline.analysis.link_use import use_of_links
+from leadline.analysis.metrics import sum_of_flows
 from leadline.analysis.model import Window
-from leadline.analysis.rules import primary_rate_per_s
+from leadline.analysis.rules import primary_rate_per_s, receivers_drops
 from leadline.analysis.scope import EXPLAINED
 from leadline.analysis.tcp_kernel import reports
 from leadline.analysis.validity import Evidence
@@ -21,7 +23,17 @@ def is_rate_explained(evidence: Evidence) -> bool:
     window = evidence.window
     if window is None or window.end_ns <= window.start_ns or evidence.data.spec.connects_clients:
         return False
+    if _drops_at_receiver(evidence):
+        return False
     return _is_link_full(evidence, window) or _is_as_asked(evidence, window) or _is_window_full(evidence)
+
+
+def _drops_at_receiver(evidence: Evidence) -> bool:
+    """Whether the receivers' own sockets, or what is before them, dropped more than a few of what the path carried."""
+    sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
+    dropped = sum(count for count, _ in receivers_drops(evidence.data))
+    dropped += sum(place.count for place in loss_places.before_sockets(evidence))
+    return dropped > 0 if coalesced(evidence.flows) else dropped > 0 and dropped >= queues.DROPPED * sent
 
 
 def _is_link_full(evidence: Evidence, window: Window) -> bool:

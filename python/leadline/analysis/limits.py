@@ -24,7 +24,7 @@ from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.outages import outage_in
 from leadline.analysis.rules import receivers_drops
-from leadline.analysis.scope import NOT_OFFERED, WHOLE
+from leadline.analysis.scope import EXPLAINED, LACKS, NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
@@ -78,7 +78,8 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     is_measured = window is not None and window.end_ns > window.start_ns
     if window is not None and is_measured:
         # Of a link that carried its rate, a generator that could have sent more is no limit.
-        yield from _full_links(data, window)
+        is_least = any(reason.code in LACKS for reason in against)
+        yield from _full_links(data, window, 1 - EXPLAINED if is_least else LINK_FULL)
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text, next_step=ADVICE.get(reason.code, ""))
@@ -140,10 +141,11 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
         yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE[code if number else "receiver-backlog-drops"])
 
 
-def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
-    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows."""
+def _full_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
+    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows. It is no limit of a
+    rate that is a lower bound, since that may be higher."""
     fullest = max(use_of_links(data, window), default=None)
-    if fullest is not None and fullest.share >= LINK_FULL:
+    if fullest is not None and fullest.share >= least:
         share, rate_bps, where, _ = fullest
         text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"
         yield Limit(LimitedBy.LINK, text, f"the link is the limit at {quantities.share(share)} of its rate")

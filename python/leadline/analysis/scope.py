@@ -99,11 +99,11 @@ PERCENTILE_UNCERTAIN = "percentile-uncertain"
 OTHER_WORK = "other-work"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
-_LACKS = _OF_CPU | {"near-ceiling", "pushback", "machine-saturated", "receiver-socket-drops", "receiver-backlog-drops"}
-"""Reasons by which a rate would be higher, if anything but the path limited it."""
 _DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
 NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 """Reasons by which the load that was asked for was not there."""
+LACKS = _OF_CPU | _DROPS | NOT_OFFERED | {"near-ceiling", "machine-saturated"}
+"""Reasons by which a rate would be higher, if nothing but them limited it."""
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
@@ -188,7 +188,7 @@ def judge_figures(
         effect = _effect(verdict, reason.code, offered=offered, whole=whole)
         if cpus_sleep and reason.code in _KEEP_AWAKE:
             effect = _either_way(effect, has_pace=delivered is not None)
-        if reason.code in _LACKS and (is_explained or (offered and _is_nearly_whole(verdict, delivered))):
+        if reason.code in LACKS and (is_explained or whole or (offered and _is_nearly_whole(verdict, delivered))):
             effect = {family: bound for family, bound in effect.items() if family is not Family.RATE}
         spared = unmoved if reason.code == OTHER_WORK and not cpus_sleep else ()
         named = tuple(

@@ -158,3 +158,12 @@ def test_window_explains_the_rate_if_round_trips_are_no_longer_than_the_shortest
         "receiver_tcp": {"receive_window_bytes": window_bytes},
     }
     assert analyse_test(data).metrics["throughput_bps"].verdict is verdict
+
+
+def test_full_link_does_not_explain_a_rate_that_the_receivers_socket_cut() -> None:
+    data = stream("udp", None, 0.985 * LINK_BPS * 1448 / 1538, waited=0.1)
+    outcome: Any = data.outcomes[0].outcome
+    outcome["receiver"]["socket_drops"] = 4000
+    assert analyse_test(data).metrics["throughput_bps"].bound is Bound.LEAST
+    outcome["receiver"]["socket_drops"] = 0
+    assert analyse_test(data).metrics["throughput_bps"].verdict is Verdict.VALID
