@@ -70,6 +70,8 @@ ADVICE: dict[str, str] = {
     "thread-saturated": _MORE_THREADS,
     "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
     "unsent": _LESS_RATE,
+    "users-wait": "spread the users over more threads, processes or generating hosts, and see what they do between "
+    "requests (scripts, extractions, files): the system can do more than this",
     "window-too-short": "measure longer (duration, number), or shorten the warm-up (warmup)",
 }
 """Advice for each reason that makes a result not valid, by its code."""

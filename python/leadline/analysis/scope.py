@@ -64,6 +64,8 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "quota-used-up": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
+    # Fewer users than were asked for ask at once: what answers take under more is not known.
+    "users-wait": {**dict.fromkeys(_RATES, Bound.LEAST), **dict.fromkeys(_TIMES, Bound.NONE)},
     "sends-late": {Family.LATENCY: Bound.MOST},
     "read-late": dict.fromkeys(_TIMES, Bound.MOST),
     "ran-over": dict.fromkeys(_RATES, Bound.LEAST),

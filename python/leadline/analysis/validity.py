@@ -83,6 +83,7 @@ GENERATOR_REASONS = frozenset(
         "sends-late",
         "unsent",
         "near-ceiling",
+        "users-wait",
     }
 )
 
