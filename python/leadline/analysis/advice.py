@@ -56,6 +56,8 @@ ADVICE: dict[str, str] = {
     "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "ran-over": _LESS_RATE,
+    "read-late": "use more threads, keep other work off the named host, or lower the rate: the percentile is an "
+    "upper bound",
     "receiver-backlog-drops": "raise net.core.netdev_max_backlog on the receiving host, spread its packets over more "
     "CPUs (RPS), or lower the rate",
     "receiver-socket-drops": "lower the rate, use larger packets, or give the answering host more CPUs",
@@ -68,6 +70,8 @@ ADVICE: dict[str, str] = {
     "thread-saturated": _MORE_THREADS,
     "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
     "unsent": _LESS_RATE,
+    "users-wait": "spread the users over more threads, processes or generating hosts, and see what they do between "
+    "requests (scripts, extractions, files): the system can do more than this",
     "window-too-short": "measure longer (duration, number), or shorten the warm-up (warmup)",
 }
 """Advice for each reason that makes a result not valid, by its code."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from leadline.analysis.model import LimitedBy, Metric, TestResult, Validity, Verdict
+from leadline.analysis.read_waits import READ_LATE
 from leadline.analysis.search_findings import Trial
 from leadline.analysis.targets import parse_targets
 from leadline.analysis.validity import (
@@ -38,7 +39,7 @@ _ERRORS = "error_ratio"
 # Figures of the clients of a fleet that are not configured.
 _OF_CLIENTS = frozenset({"configured", "partial", "failed", "failed_ratio", "unconfigured_ratio"})
 # Reasons that do not make a trial incomplete: a short window, uneven or few parts, and limits of the generator.
-_WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS})
+_WHOLE = frozenset({*SHORT_WINDOWS, *UNEVEN, *GENERATOR_REASONS, READ_LATE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
-from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, LEAST_TUNNEL_BYTES, header_bytes, wire_bytes
+from leadline.analysis.link_use import use_of_links
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.outages import outage_in
 from leadline.analysis.rules import receivers_drops
-from leadline.analysis.scope import NOT_OFFERED, WHOLE
+from leadline.analysis.scope import EXPLAINED, LACKS, NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
@@ -78,7 +78,8 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     is_measured = window is not None and window.end_ns > window.start_ns
     if window is not None and is_measured:
         # Of a link that carried its rate, a generator that could have sent more is no limit.
-        yield from _full_links(data, window)
+        is_least = any(reason.code in LACKS for reason in against)
+        yield from _full_links(data, window, 1 - EXPLAINED if is_least else LINK_FULL)
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text, next_step=ADVICE.get(reason.code, ""))
@@ -140,40 +141,14 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
         yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE[code if number else "receiver-backlog-drops"])
 
 
-def _full_links(data: TestData, window: Window) -> Iterator[Limit]:
-    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows."""
-    fullest = max(_used(data, window), default=None)
-    if fullest is not None and fullest[0] >= LINK_FULL:
-        share, rate_bps, where = fullest
+def _full_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
+    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows. It is no limit of a
+    rate that is a lower bound, since that may be higher."""
+    fullest = max(use_of_links(data, window), default=None)
+    if fullest is not None and fullest.share >= least:
+        share, rate_bps, where, _ = fullest
         text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"
         yield Limit(LimitedBy.LINK, text, f"the link is the limit at {quantities.share(share)} of its rate")
-
-
-def _used(data: TestData, window: Window) -> Iterator[tuple[float, float, str]]:
-    """The use of each host's interfaces in both directions: the bits on the wire as a share of the link's rate, the
-    rate in bit/s, and where it is."""
-    # A tunnel's packets have other headers than the load's, and interfaces do not say which they counted in bundles.
-    headers = min(header_bytes(data.spec), LEAST_TUNNEL_BYTES) if data.sut_processes else header_bytes(data.spec)
-    for host, samples in data.samples.items():
-        inside = [sample for sample in samples if window.start_ns <= sample.t_ns <= window.end_ns]
-        if len(inside) < 2:
-            continue
-        first, last = inside[0], inside[-1]
-        seconds = (last.t_ns - first.t_ns) / 1e9
-        before = {use.name: use for use in first.interfaces}
-        known = {one.get("name"): one for one in data.facts.get(host, {}).get("interfaces") or ()}
-        for use in last.interfaces:
-            own = known.get(use.name, {})
-            rate_bps = data.link_bps or own.get("speed_bps")
-            if use.name not in before or use.name == "lo" or not rate_bps:
-                continue
-            mtu_bytes = data.link_mtu_bytes if data.link_bps else own.get("mtu") or data.link_mtu_bytes
-            for number, way in enumerate(("received", "sent")):
-                grown = queues.grown(before[use.name], use, number)
-                # A lab's shaper counts frames as interfaces do.
-                between = 0 if data.link_bps else BETWEEN_FRAMES_BYTES
-                carried = wire_bytes(*grown, mtu_bytes, headers, between)
-                yield 8.0 * carried / seconds / rate_bps, rate_bps, f"{use.name} of {host} ({way})"
 
 
 def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:

@@ -29,6 +29,8 @@ LEAST_DROPS = 10
 
 _RATE, _DELAY = "tbf", "netem"
 """Disciplines that give a lab's link its rate, and its delay."""
+_SHAPERS = frozenset({"tbf", "htb", "hfsc", "cake"})
+"""Disciplines that send at a rate of their own."""
 _DELAYS = frozenset({"netem", "fq"})
 """Disciplines that hold packets for another reason than that the link is busy."""
 _QUEUE = "look first at the queue of {}: its length, its rate, and what lies behind it"
@@ -45,6 +47,20 @@ def of_links(data: TestData, window: Window) -> Iterator[Limit]:
         for queue, text, what in _full(data.samples[host], window, host):
             if _is_the_labs(queue, data) if data.in_lab else not is_gateway:
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
+
+
+def has_standing_shaper(data: TestData, window: Window, share: float) -> bool:
+    """Whether a shaper on the path held packets in this share of the samples: it gave the rate, whatever the hosts did.
+    Other queues may also wait for a host that reads them."""
+    for samples in data.samples.values():
+        around = _around([sample for sample in samples if sample.queues], window)
+        for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
+            read = [queue for sample in around for queue in sample.queues if queue.name == name]
+            held = sum(queue.backlog_bytes > 0 for queue in read)
+            is_held = len(read) >= LEAST_SAMPLES and held >= share * len(read)
+            if is_held and read[-1].kind in _SHAPERS and _on_path(around, name):
+                return True
+    return False
 
 
 def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:

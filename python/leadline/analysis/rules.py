@@ -440,7 +440,7 @@ def generator_known(evidence: Evidence) -> Iterator[Finding]:
     outcomes = evidence.data.load_outcomes()
     without_threads = sorted({found.host for found in outcomes if not found.outcome["generator"]["threads"]})
     if without_threads:
-        text = f"no thread figures from {_some(without_threads)}: whether the generator was the limit is unknown"
+        text = f"no thread figures from {_some(without_threads)}: how busy the generator was is not known"
         yield Verdict.UNDETERMINED, Reason("no-generator-figures", text)
 
 
@@ -451,7 +451,7 @@ def receiver_known(evidence: Evidence) -> Iterator[Finding]:
         return
     silent = sorted({found.host for found in data.load_outcomes() if not _answering_figures(found.outcome)})
     if silent:
-        text = f"no figures of the answering side for {_some(silent)}: whether it was the limit is unknown"
+        text = f"no figures of the answering side for {_some(silent)}: how busy it was is not known"
         yield Verdict.UNDETERMINED, Reason("no-receiver-figures", text)
     unheard = sum(1 for flow in flows if flow.evidence == "sender" and flow.start_ns is not None)
     if unheard:
@@ -526,6 +526,10 @@ def undone(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("unanswered", f"{text}; their latency is at least their age then")
     late, unsent = counter(data, "due_while_busy") or 0, counter(data, "unsent_while_busy") or 0
     due = operations_due(data, evidence.flows)
+    # In a closed loop each connection asks for its next request: none waits for a free one.
+    has_pace = data.spec.paced or data.spec.inside_gap_s is not None
+    if not has_pace:
+        return
     if _is_many(late + unsent, due) or unsent > validity.WAITING_FEW:
         text = f"no connection was free when {late + unsent} of {due} requests were due, and {unsent} were not sent"
         yield Reason(validity.CONNECTIONS_BUSY, f"{text}: they waited for the server, which their latency shows")
@@ -556,7 +560,9 @@ def machine_not_saturated(evidence: Evidence) -> Iterator[Finding]:
     busy = host_metrics.busy_percent(host_metrics.cpu_percent(samples, window), samples)
     cpus = samples[-1].cpus if samples else None
     if busy is not None and cpus and busy >= 100 * cpus * validity.SATURATED_BUSY:
-        text = f"the machine that the hosts share was {busy / cpus:.0f} % busy: the gateway's own limit is unknown"
+        text = (
+            f"the machine that the hosts share was {busy / cpus:.0f} % busy: on CPUs of its own the gateway may do more"
+        )
         yield Verdict.UNDETERMINED, Reason("machine-saturated", text)
 
 

@@ -7,7 +7,7 @@ and where the error can go one way only, a figure still decides the targets that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -20,6 +20,8 @@ ORDER = list(Verdict)
 """Verdicts, worst first."""
 WHOLE = 0.99
 """From this share of what was due on, a rate counts as delivered."""
+EXPLAINED = 0.02
+"""Of a rate: what remains to the limit that explains it. A lack of CPU can have cost it no more than that."""
 
 
 class Family(StrEnum):
@@ -62,7 +64,10 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "quota-used-up": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
+    # Fewer users than were asked for ask at once: what answers take under more is not known.
+    "users-wait": {**dict.fromkeys(_RATES, Bound.LEAST), **dict.fromkeys(_TIMES, Bound.NONE)},
     "sends-late": {Family.LATENCY: Bound.MOST},
+    "read-late": dict.fromkeys(_TIMES, Bound.MOST),
     "ran-over": dict.fromkeys(_RATES, Bound.LEAST),
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
     # What was never sent would have been later than all that was.
@@ -93,11 +98,14 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 """What a reason concerns, by its code; what is not here concerns every figure."""
 
 PERCENTILE_UNCERTAIN = "percentile-uncertain"
+OTHER_WORK = "other-work"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 _DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
 NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 """Reasons by which the load that was asked for was not there."""
+LACKS = _OF_CPU | _DROPS | NOT_OFFERED | {"near-ceiling", "machine-saturated"}
+"""Reasons by which a rate would be higher, if nothing but them limited it."""
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
@@ -158,6 +166,8 @@ def judge_figures(
     decisive: Iterable[str],
     delivered: float | None,
     cpus_sleep: bool = False,
+    is_explained: bool = False,
+    unmoved: Collection[str] = (),
 ) -> Judged:
     """Each figure with the worst verdict of the reasons that concern it. The test's verdict is the worst of its primary
     figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note. A finding
@@ -168,6 +178,9 @@ def judge_figures(
     limited at all.
 
     `cpus_sleep` says that operations wait for answers with CPUs that may sleep: beside other work they may be faster.
+
+    `is_explained` says that a link, a window or a pace explains the rate: more CPU makes it no higher. `unmoved` are
+    figures that other processes cannot have changed by taking CPU time, as the waits of the load's threads show.
     """
     ranked = sorted(findings, key=lambda finding: ORDER.index(finding[0]))
     offered = delivered is not None and not any(reason.code in NOT_OFFERED for _, reason in ranked)
@@ -177,10 +190,13 @@ def judge_figures(
         effect = _effect(verdict, reason.code, offered=offered, whole=whole)
         if cpus_sleep and reason.code in _KEEP_AWAKE:
             effect = _either_way(effect, has_pace=delivered is not None)
+        if reason.code in LACKS and (is_explained or whole or (offered and _is_nearly_whole(verdict, delivered))):
+            effect = {family: bound for family, bound in effect.items() if family is not Family.RATE}
+        spared = unmoved if reason.code == OTHER_WORK and not cpus_sleep else ()
         named = tuple(
             name
             for name, metric in metrics.items()
-            if (name in reason.metrics if reason.metrics else _concerns(effect, name, metric))
+            if (name in reason.metrics if reason.metrics else name not in spared and _concerns(effect, name, metric))
         )
         if not named and metrics:
             more.append(reason)
@@ -197,6 +213,11 @@ def judge_figures(
     verdicts = [figure.verdict for figure in leading] if leading else [verdict for verdict, _ in ranked]
     worst = min(verdicts, key=ORDER.index, default=Verdict.VALID)
     return Judged(judged, Validity(worst, tuple(reasons), (*more, *notes)))
+
+
+def _is_nearly_whole(verdict: Verdict, delivered: float | None) -> bool:
+    """Whether what was offered explains a rate that something else may have lowered."""
+    return verdict is Verdict.DISTURBED and delivered is not None and delivered >= 1 - EXPLAINED
 
 
 def _concerns(effect: Mapping[Family, Bound], name: str, metric: Metric) -> bool:

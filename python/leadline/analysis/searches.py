@@ -5,7 +5,7 @@ The journal has the decision on each rate; each load was analysed like a test of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -136,6 +136,15 @@ def _limit(found: SearchFindings, loads: Sequence[tuple[Trial, TestResult]], of_
     return Limit(LimitedBy.UNKNOWN, text, f"above it a condition does not hold ({why})")
 
 
+def doubted_by_ending(metric: Metric, ending: str, doubts: Iterable[tuple[Verdict, str]]) -> Metric:
+    """The rate found, with the verdicts on its search and their codes: it is at least as high where the search ended
+    for want of a higher rate, or where something else made higher ones fail."""
+    for verdict, code in doubts:
+        is_least = ending in _LEAST or verdict is Verdict.DISTURBED
+        metric = metric.doubted(verdict, code, Bound.LEAST if is_least else Bound.NONE)
+    return metric
+
+
 def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequence[Reason]) -> dict[str, Metric]:
     kind: SearchedKind = KINDS.find(str(test.get("kind")))
     unknown = next((note.text for note in _notes(found)), None)
@@ -144,12 +153,8 @@ def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequ
     if bits is not None:
         low, high = (None if rate is None else rate * bits for rate in (found.low_per_s, found.high_per_s))
         figures[FOUND_BPS] = Metric(low, "bit/s", low, high, unknown=unknown)
-    for reason in reasons:
-        if reason.verdict is not None:
-            is_least = found.ending in _LEAST or reason.verdict is Verdict.DISTURBED
-            bound = Bound.LEAST if is_least else Bound.NONE
-            figures = {name: metric.doubted(reason.verdict, reason.code, bound) for name, metric in figures.items()}
-    return figures
+    doubts = [(reason.verdict, reason.code) for reason in reasons if reason.verdict is not None]
+    return {name: doubted_by_ending(metric, found.ending, doubts) for name, metric in figures.items()}
 
 
 def _reasons(found: SearchFindings) -> Iterator[Reason]:

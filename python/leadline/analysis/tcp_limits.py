@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from leadline import quantities
 from leadline.analysis.metrics import sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy
+from leadline.analysis.scope import EXPLAINED
 from leadline.analysis.tcp_kernel import TimeShares, time_shares
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.validity import Evidence
 from leadline.analysis.window import byte_curves, rate_per_s
 
-REACHED = 0.97
+REACHED = 1 - EXPLAINED
 """Of a rate that was asked for, from where on it counts as reached."""
 DOMINATES = 0.5
 """Of the senders' time, from where on one part of it explains the rate."""

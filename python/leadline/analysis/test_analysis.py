@@ -8,6 +8,8 @@ from typing import Protocol
 
 from leadline import quantities
 from leadline.analysis import (
+    cpu_waits,
+    explained_rates,
     gateway_intervals,
     gateways,
     head_and_tail,
@@ -16,6 +18,7 @@ from leadline.analysis import (
     metrics,
     outages,
     percentile_precision,
+    read_waits,
     repeat_causes,
     tunnels,
     validity,
@@ -121,7 +124,9 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         evidence,
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples)),
-        (*imprecise, *([out] if out is not None else [])),
+        (*imprecise, *read_waits.findings(figures, merged), *([out] if out is not None else [])),
+        is_explained=explained_rates.is_rate_explained(evidence),
+        unmoved=cpu_waits.unmoved_figures(evidence, figures),
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

@@ -56,6 +56,8 @@ class TestSpec:
     # Whether its load's packets are UDP, and not TCP; and whether it asks for IPv6.
     over_udp: bool = False
     over_ipv6: bool = False
+    # Whether its users wait by themselves between requests (think time, pacing); None where the journal does not say.
+    has_waits: bool | None = None
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ has the shared rules, and each kind its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -83,6 +83,7 @@ GENERATOR_REASONS = frozenset(
         "sends-late",
         "unsent",
         "near-ceiling",
+        "users-wait",
     }
 )
 
@@ -154,9 +155,12 @@ def assess(
     figures: Mapping[str, Metric],
     notes: Sequence[Reason] = (),
     findings: Iterable[Finding] = (),
+    *,
+    is_explained: bool = False,
+    unmoved: Collection[str] = (),
 ) -> Judged:
     """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note; `notes`
-    and `findings` are more of them."""
+    and `findings` are more of them, and the rest is for `judge_figures`."""
     spec = evidence.data.spec
     kind: JudgedKind = KINDS.find(spec.kind)
     rules = kind.rules()
@@ -170,6 +174,8 @@ def assess(
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),
         cpus_sleep=_waits_asleep(evidence, figures, kind.woken),
+        is_explained=is_explained,
+        unmoved=unmoved,
     )
 
 

@@ -21,10 +21,14 @@ class Wording:
 WORDINGS: dict[Verdict, Wording] = {
     Verdict.VALID: Wording("These figures can be believed.", "✓", "good"),
     Verdict.GENERATOR_LIMITED: Wording(
-        "The load generator was the limit: the measured system can do at least this.", "≥", "bounded"
+        "The load generator was at its end: figures with ≥ or ≤ are bounds of what the measured system does.",
+        "≥",
+        "bounded",
     ),
     Verdict.RECEIVER_LIMITED: Wording(
-        "The answering side was the limit, not the system between it and the generator.", "≥", "bounded"
+        "The answering side was at its end: figures with ≥ or ≤ are bounds of what the system before it does.",
+        "≥",
+        "bounded",
     ),
     Verdict.DISTURBED: Wording(
         "Something else used the machine meanwhile: on a quiet one the figure may be better.", "!", "doubtful"

@@ -19,7 +19,7 @@ from leadline.analysis import machine_rules
 from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
-from leadline.analysis.searches import disturbed_trials
+from leadline.analysis.searches import FOUND_PER_S, disturbed_trials, doubted_by_ending
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.quantities import rate_in_full
@@ -115,9 +115,11 @@ class Answer:
     @property
     def metrics(self) -> dict[str, Metric]:
         """The rate found, with its bounds, and the rate reached without a rate."""
-        found = self.found
+        found, verdict = self.found, self.validity.verdict
+        rate = Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)
+        doubts = [] if verdict is Verdict.VALID else [(verdict, reason.code) for reason in self.validity.reasons]
         return {
-            "found_rate_per_s": Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s),
+            FOUND_PER_S: doubted_by_ending(rate, found.ending.value, doubts),
             self.reference_name: self.reference,
         }
 

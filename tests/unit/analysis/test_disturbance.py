@@ -265,7 +265,7 @@ def on_given_host(
 @pytest.mark.parametrize(("asked_bps", "is_doubted"), [(8.0e6, False), (8.2e6, True)])
 def test_stream_whose_rate_was_delivered_whole_is_not_doubted(asked_bps: float, is_doubted: bool) -> None:
     """8 Mbit/s beside other work: all that was asked for, or 98 % of it."""
-    data = on_given_host("tcp", foreign=0.5)
+    data = on_given_host("tcp", foreign=0.5, waited=0.1)
     spec = {"name": "t", "kind": "tcp", "duration_ms": 10_000, "interval_ms": 100, "rate_bps": asked_bps}
     data.spec = type(data.spec).read(spec)
     found = analyse_test(data)
@@ -293,7 +293,7 @@ def test_other_work_on_a_given_host_is_named_with_its_figures(kind: str) -> None
 
 def answered(**facts_of_host: Any) -> dict[str, Metric]:
     """The figures of request-response of 38 us beside other work."""
-    data = on_given_host("rr", foreign=0.5)
+    data = on_given_host("rr", foreign=0.5, waited=0.1)
     data.facts = {name: facts(**facts_of_host) for name in ("client1", "server")}
     report: Any = histogram("latency", [38_000] * 10_000)
     data.outcomes[0].outcome["histograms"] = [report]

@@ -47,6 +47,22 @@ def test_iterations_may_go_on_for_their_grace() -> None:
     assert kind_of(load).longest_ms(load) == 43_000
 
 
+@pytest.mark.parametrize(
+    ("flow", "waits"),
+    [
+        ("{get: http://h.test/}", False),
+        ("{get: http://h.test/}, {wait: 1s}", True),
+        ("{repeat: 2, steps: [{get: http://h.test/, waits: [10ms]}]}", True),
+        ("{pace: 1s}, {get: http://h.test/}", True),
+        ("{meet: all, users: 2}, {get: http://h.test/}", True),
+    ],
+)
+def test_journal_says_whether_users_wait_by_themselves(flow: str, waits: bool) -> None:
+    text = f"load: {{users: 1, duration: 3s}}\nflow: [{flow}]\n"
+    load = scenario_workload(ScenarioTest(name="s", file=loaded(text)), {}, None)
+    assert kind_of(load).recorded_facts(load) == {"has_waits": waits}
+
+
 def test_scenario_that_is_too_long_for_a_message_is_refused() -> None:
     rows = "a\n" + ("x" * 1_000 + "\n") * 1_048
     names = "".join(f"{{name: r{number}, file: r.csv}}, " for number in range(16))

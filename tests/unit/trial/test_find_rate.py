@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from leadline.analysis.model import Verdict
+from leadline.analysis.model import Bound, Metric, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
 from leadline.kinds.http.search import search_validity
 from leadline.trial.capacity_search import Ending, SearchResult
+from leadline.trial.find_rate import Answer
 
 HELD = Trial(900.0, 10.0, True, False, 1.0, "latency_p99_us 1200", {})
 FAILED = Trial(1000.0, 10.0, False, False, 0.9, "latency_p99_us 90000 is not < 5000", {})
@@ -56,3 +57,29 @@ def test_the_verdict_is_the_endings(ending: Ending, low_per_s: float | None, ver
     validity = search_validity(SearchResult(ending, low_per_s, None, None), [HELD, BUSY], 20, None)
     assert validity.verdict is verdict
     assert [note.code for note in validity.notes] == ["connections-busy"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict", "bound"),
+    [
+        (Ending.FOUND, Verdict.VALID, None),
+        (Ending.GENERATOR_LIMITED, Verdict.GENERATOR_LIMITED, Bound.LEAST),
+        (Ending.ALL_HELD, Verdict.UNDETERMINED, Bound.LEAST),
+        (Ending.BUDGET, Verdict.INCOMPLETE, Bound.NONE),
+        (Ending.INTERRUPTED, Verdict.INCOMPLETE, Bound.NONE),
+    ],
+)
+def test_rate_found_has_the_verdict_of_its_search(ending: Ending, verdict: Verdict, bound: Bound | None) -> None:
+    late, result = replace(FAILED, generator_limited=True), SearchResult(ending, 900.0, None, 10.0)
+    validity = search_validity(result, [HELD, late], 20, None)
+    first = steady_result()
+    answer = Answer(result, first, Metric(2000.0, "1/s"), "reached_per_s", (HELD, late), validity, None)
+    rate = answer.metrics["found_rate_per_s"]
+    assert (validity.verdict, rate.verdict, rate.bound) == (verdict, verdict, bound)
+    assert rate.reasons == tuple(reason.code for reason in validity.reasons)
+
+
+def steady_result() -> TestResult:
+    """A load without figures, as the one before the first trial."""
+    empty = Validity(Verdict.VALID)
+    return TestResult("c01", 1, "http", "http", {}, "done", None, {}, empty, None, None, {})

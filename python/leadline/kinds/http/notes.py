@@ -26,7 +26,5 @@ def ceiling_known(evidence: Evidence) -> Iterator[Reason]:
 def server_unknown(evidence: Evidence) -> Iterator[Reason]:
     """A note if the server reports nothing about itself."""
     if any(found.outcome.get("receiver") is None for found in evidence.data.load_outcomes()):
-        text = (
-            "an HTTP server does not report its threads' load to clients: whether the server was the limit is unknown"
-        )
+        text = "an HTTP server does not report to its clients how busy its threads are"
         yield Reason("answering-side-unknown", text)

@@ -97,6 +97,12 @@ class ScenarioKind(Kind[ScenarioTest]):
         bind = () if server.bind is None else (server.bind,)
         return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
 
+    def recorded_facts(self, workload: ScenarioWorkload) -> dict[str, Any]:
+        """Whether its users wait between requests."""
+        from leadline.kinds.scenario.workload import has_waits
+
+        return {"has_waits": has_waits(workload)}
+
     def longest_ms(self, workload: ScenarioWorkload) -> int:
         """Each phase's iterations may go on for their grace."""
         graces_ms: dict[str, int] = {}
@@ -126,7 +132,8 @@ class ScenarioKind(Kind[ScenarioTest]):
 
         asked = asked_percentiles(test, ("latency", "service"))
         duration_ns = None if test.get("duration_ms") == LONGEST_MS else common.duration_ns
-        return replace(common, counts_units=True, steady=False, asked=asked, duration_ns=duration_ns)
+        waits = test.get("has_waits")
+        return replace(common, counts_units=True, steady=False, asked=asked, duration_ns=duration_ns, has_waits=waits)
 
     def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
         """The time of the main groups, without setup and teardown; users, errors and latencies over time."""
@@ -175,11 +182,11 @@ class ScenarioKind(Kind[ScenarioTest]):
         return findings(data)
 
     def rules(self) -> Rules:
-        """The rules of HTTP load, and a note on why its own ceiling is unknown."""
-        from leadline.kinds.scenario.notes import run_too_short
+        """The rules of HTTP load, those of its users, and a note on why its own ceiling is unknown."""
+        from leadline.kinds.scenario.notes import run_too_short, users_wait
 
         rules = HTTP.rules()
-        return replace(rules, notes=(run_too_short, *rules.notes))
+        return replace(rules, findings=(*rules.findings, users_wait), notes=(run_too_short, *rules.notes))
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Requests first, then latencies."""

@@ -1,12 +1,31 @@
-"""A note on a scenario's figures: why the generator's ceiling is unknown."""
+"""What a scenario's users say of their generator: whether they waited for it, and why its ceiling is unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leadline.analysis import busy_users
+from leadline.analysis.metrics import error_counts
 from leadline.analysis.model import Reason
-from leadline.analysis.validity import Evidence
-from leadline.kinds.scenario.own_ceiling import too_short
+from leadline.analysis.validity import Evidence, Finding
+from leadline.kinds.scenario.own_ceiling import running_users, too_short
+
+MAX_FAILED_SHARE = 0.01
+"""Of the answers: the time of requests that failed is in no latency, so more of them leave open where users were."""
+
+
+def users_wait(evidence: Evidence) -> Iterator[Finding]:
+    """Users without waits of their own that are mostly outside of requests."""
+    data = evidence.data
+    users = running_users(data, evidence.window)
+    response_us = evidence.histograms.sample("latency").mean.value_us
+    if users is None or response_us is None or data.status != "done":
+        return
+    if sum(error_counts(data).values()) > MAX_FAILED_SHARE * users.answers:
+        return
+    yield from busy_users.findings(
+        users.mean, users.answers_per_s, response_us / 1e6, has_think_time=data.spec.has_waits
+    )
 
 
 def run_too_short(evidence: Evidence) -> Iterator[Reason]:

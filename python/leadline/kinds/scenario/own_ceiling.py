@@ -68,6 +68,31 @@ def ceiling_of_run(data: TestData, window: Window | None, histograms: Histograms
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RunningUsers:
+    """The users of a load that is a number of users, and what they got."""
+
+    mean: float
+    """Users at a time."""
+    answers_per_s: float
+    answers: int
+
+
+def running_users(data: TestData, window: Window | None) -> RunningUsers | None:
+    """The users in the measured span, and their answers; None of a load whose iterations are due at times, of one that
+    fetched resources, which are in no latency, and where a host did not report."""
+    known = _uses(data, window)
+    if known is None or _has_due_iterations(data) or _fetched_resources(data):
+        return None
+    sums = [sum(getattr(use, name) for use in known) for name in ("users", "answers_per_s", "answers")]
+    return RunningUsers(sums[0], sums[1], round(sums[2]))
+
+
+def _fetched_resources(data: TestData) -> bool:
+    reports = [report for found in data.load_outcomes() if (report := found.scenario) is not None]
+    return any(row.get("resources") for report in reports for row in report["labels"])
+
+
 def too_short(data: TestData, window: Window | None) -> str | None:
     """Why a run whose threads were busy enough has no ceiling: it was too short. None if that is not the reason."""
     known = _uses(data, window)
@@ -187,16 +212,20 @@ def _mean_users(points: Sequence[ScenarioPoint]) -> float:
 
 def _users_mostly_wait(data: TestData, used: Sequence[_Use], histograms: Histograms) -> bool:
     """Whether the load is a number of users, and not a rate, and most of their time is waits of their own."""
-    reports = [report for found in data.load_outcomes() if (report := found.scenario) is not None]
-    main = [row for report in reports for row in report["populations"] if row["is_main"]]
-    # Only where iterations have times at which they are due they can be late.
-    if any(one["metric"] == "start_late" for row in main for one in row["histograms"]):
+    if _has_due_iterations(data):
         return False
     latency_us = histograms.sample("latency").mean.value_us
     if latency_us is None:
         return False
     outstanding = sum(use.answers_per_s for use in used) * latency_us / 1e6
     return outstanding <= MOST_ANSWERING * sum(use.users for use in used)
+
+
+def _has_due_iterations(data: TestData) -> bool:
+    """Whether iterations have times at which they are due: only then they can be late."""
+    reports = [report for found in data.load_outcomes() if (report := found.scenario) is not None]
+    main = [row for report in reports for row in report["populations"] if row["is_main"]]
+    return any(one["metric"] == "start_late" for row in main for one in row["histograms"])
 
 
 def _cpus(data: TestData, found: OutcomeOf) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from leadline.agents.messages import LINE_LIMIT_BYTES
 from leadline.contract.models import (
@@ -72,6 +72,20 @@ def scenario_workload(
         samples=None if test.single_requests == "none" else SamplesAll(with_urls=test.single_requests == "urls"),
         reports_so_far=reports_so_far,
     )
+
+
+def has_waits(workload: ScenarioWorkload) -> bool:
+    """Whether a step of the flow waits: for a time, for a pace or for other users."""
+    pending: list[Any] = [workload.plan.model_dump(mode="json")]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            if part.get("kind") == "wait":
+                return True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+    return False
 
 
 def _check_length(plan: ScenarioPlan) -> None:

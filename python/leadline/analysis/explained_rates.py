@@ -1,0 +1,76 @@
+"""Whether something else than the CPUs sets a test's rate: a full link, a window, or a pace that was asked for.
+
+A rate that lies within `EXPLAINED` of what its link carries cannot be higher on a quieter machine, nor with a faster
+generator: it is known, and no lower bound. Times are doubted on their own. Pure.
+"""
+
+from __future__ import annotations
+
+from leadline.analysis import loss_places, queues
+from leadline.analysis.datagram_figures import coalesced
+from leadline.analysis.link_use import use_of_links
+from leadline.analysis.metrics import sum_of_flows
+from leadline.analysis.model import Window
+from leadline.analysis.rules import primary_rate_per_s, receivers_drops
+from leadline.analysis.scope import EXPLAINED
+from leadline.analysis.tcp_kernel import reports
+from leadline.analysis.validity import Evidence
+from leadline.analysis.window import byte_curves, rate_per_s
+
+
+def is_rate_explained(evidence: Evidence) -> bool:
+    """Whether the link, a window, or a pace explains the test's rate within 2 %."""
+    window = evidence.window
+    if window is None or window.end_ns <= window.start_ns or evidence.data.spec.connects_clients:
+        return False
+    if _drops_at_receiver(evidence):
+        return False
+    return _is_link_full(evidence, window) or _is_as_asked(evidence, window) or _is_window_full(evidence)
+
+
+def _drops_at_receiver(evidence: Evidence) -> bool:
+    """Whether the receivers' own sockets, or what is before them, dropped more than a few of what the path carried."""
+    sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
+    dropped = sum(count for count, _ in receivers_drops(evidence.data))
+    dropped += sum(place.count for place in loss_places.before_sockets(evidence))
+    return dropped > 0 if coalesced(evidence.flows) else dropped > 0 and dropped >= queues.DROPPED * sent
+
+
+def _is_link_full(evidence: Evidence, window: Window) -> bool:
+    """Whether a link carried all it could; where both sides send, in both directions."""
+    data = evidence.data
+    full = {use.is_sent for use in use_of_links(data, window) if use.share >= 1 - EXPLAINED}
+    if data.spec.direction == "both" and not data.spec.counts_units:
+        return len(full) == 2
+    return bool(full) or queues.has_standing_shaper(data, window, 1 - EXPLAINED)
+
+
+def _is_as_asked(evidence: Evidence, window: Window) -> bool:
+    """Whether each client reached the rate that was asked for or that its kernel paces, or each connection of a closed
+    loop waited for as long as its requests asked the server to."""
+    spec, clients = evidence.data.spec, max(1, len(evidence.data.hosts))
+    asked_bps = min((bps for bps in (spec.asked_bps, spec.pacing_bps) if bps), default=None)
+    if asked_bps and (per_s := rate_per_s(byte_curves(evidence.flows), window)) is not None:
+        ends = clients * (2 if spec.direction == "both" else 1)
+        return 8.0 * per_s / ends >= (1 - EXPLAINED) * asked_bps
+    if spec.paced or not spec.asked_delay_s or not spec.connections:
+        return False
+    rate = primary_rate_per_s(evidence)
+    return rate is not None and rate * spec.asked_delay_s >= (1 - EXPLAINED) * spec.connections * clients
+
+
+def _is_window_full(evidence: Evidence) -> bool:
+    """Whether TCP's rate is what the receivers' windows allow in a round trip of the idle path. In one that is longer
+    than that, something made the round trips longer."""
+    if evidence.data.spec.counts_units:
+        return False
+    per_s = rate_per_s(byte_curves(evidence.flows), evidence.window)
+    sending, receiving = reports(evidence.flows, "sender_tcp"), reports(evidence.flows, "receiver_tcp")
+    windows = [one.get("receive_window_bytes") for one in receiving]
+    trips_us = [one.get("rtt_min_us") for one in sending]
+    if not per_s or not windows or len(windows) < len(evidence.flows) or len(windows) != len(trips_us):
+        return False
+    if None in windows or not all(trips_us):
+        return False
+    allowed_per_s = sum(1e6 * (size or 0.0) / (us or 1.0) for size, us in zip(windows, trips_us, strict=True))
+    return abs(per_s - allowed_per_s) <= EXPLAINED * allowed_per_s
