@@ -17,6 +17,8 @@ from leadline.plan.gateway_metrics import GATEWAYS
 
 DROPPED = 0.01
 """Of the packets at an interface, from where on its queue counts as the limit."""
+OVERFLOWING = 0.1
+"""Of the packets, from where on no busy sender explains the rate: bursts of one that is at its own limit lose less."""
 STANDING = 0.9
 """Of the samples, from where on a queue that drops and holds packets counts as never empty."""
 LEAST_SAMPLES = 8
@@ -38,18 +40,22 @@ _SOCKET = (
 )
 
 
-def of_links(data: TestData, window: Window) -> Iterator[Limit]:
-    """Queues in front of links: the shapers of a lab, and those of given hosts that are no gateways."""
+def of_links(data: TestData, window: Window, least: float = DROPPED) -> Iterator[Limit]:
+    """Queues in front of links: the shapers of a lab, and those of given hosts that are no gateways. `least` is the
+    share of the packets from which on drops alone count."""
     for host in data.samples:
         is_gateway = host in GATEWAYS
-        for queue, text, what in _full(data.samples[host], window, host):
+        for queue, text, what in _full(data.samples[host], window, host, least):
             if _is_the_labs(queue, data) if data.in_lab else not is_gateway:
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
 
 
-def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
-    """Queues of a gateway that are not in front of a lab's link."""
-    for queue, text, what in _full(data.samples[gateway], window, gateway):
+def of_gateway(data: TestData, gateway: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:
+    """Queues of a gateway that are not in front of a lab's link, and interfaces that dropped packets."""
+    samples = [sample for sample in data.samples[gateway] if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(samples) >= 2:
+        yield from _of_interfaces(samples, gateway, least)
+    for queue, text, what in _full(data.samples[gateway], window, gateway, least):
         if not (data.in_lab and _is_the_labs(queue, data)):
             clause = f"the gateway's queue is the limit: it {what}"
             yield Limit(LimitedBy.GATEWAY, text, clause, _QUEUE.format(f"{queue.name} on {gateway}"))
@@ -60,7 +66,7 @@ def _is_the_labs(queue: QueueUse, data: TestData) -> bool:
     return queue.kind == _DELAY or (queue.kind == _RATE and bool(data.link_bps))
 
 
-def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Limit]:
+def of_tunnel_sockets(data: TestData, host: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:
     """UDP sockets of a host on which a tunnel ends, whose process did not read what arrived in time. What the sockets
     of the load itself dropped is not the tunnel's."""
     known = [(sample, sample.datagrams) for sample in data.samples[host] if sample.datagrams is not None]
@@ -70,7 +76,7 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
         return
     own = sum(dropped for dropped, where in receivers_drops(data) if where == host)
     arrived, dropped = read[-1][0] - read[0][0], read[-1][1] - read[0][1] - own
-    if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= DROPPED * (arrived + dropped):
+    if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= least * (arrived + dropped):
         share = quantities.rounded_share(dropped / (arrived + dropped), 1)
         text = (
             f"sockets on {host} dropped {share} of the datagrams that arrived ({dropped:,}): they were not read in time"
@@ -79,7 +85,7 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
         yield Limit(LimitedBy.GATEWAY, text, clause, _SOCKET.format(host))
 
 
-def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
+def _of_interfaces(samples: Sequence[HostSample], gateway: str, least: float) -> Iterator[Limit]:
     """Interfaces of the gateway that dropped packets, since their own queue was full."""
     before = {use.name: use for use in samples[0].interfaces}
     for use in samples[-1].interfaces:
@@ -88,7 +94,7 @@ def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit
         for number, way in enumerate(("received", "to send")):
             _, packets = grown(before[use.name], use, number)
             dropped = use.dropped[number] - before[use.name].dropped[number]
-            if dropped >= DROPPED * (packets + dropped) and dropped > 0:
+            if dropped >= least * (packets + dropped) and dropped > 0:
                 share = quantities.rounded_share(dropped / (packets + dropped), 1)
                 text = f"{use.name} of {gateway} dropped {share} of the packets {way}: its queue was full"
                 clause = f"the gateway's queue is the limit: it drops {share}"
@@ -100,19 +106,21 @@ def grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
     return last.counted[way][0] - first.counted[way][0], last.counted[way][1] - first.counted[way][1]
 
 
-def _full(samples: Sequence[HostSample], window: Window, host: str) -> Iterator[tuple[QueueUse, str, str]]:
+def _full(
+    samples: Sequence[HostSample], window: Window, host: str, least: float
+) -> Iterator[tuple[QueueUse, str, str]]:
     """Queues that were full: at their end, the evidence, and what each does."""
     around = _around([sample for sample in samples if sample.queues], window)
     for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
         if not _on_path(around, name):
             continue
         read = [queue for sample in around for queue in sample.queues if queue.name == name]
-        evidence = _evidence(read, host)
+        evidence = _evidence(read, host, least)
         if evidence is not None:
             yield read[-1], *evidence
 
 
-def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
+def _evidence(read: Sequence[QueueUse], host: str, least: float) -> tuple[str, str] | None:
     """The evidence that one queue was full, and what it does; None if it was not."""
     dropped, packets = read[-1].drops - read[0].drops, read[-1].packets - read[0].packets
     if dropped < LEAST_DROPS or packets < 0:
@@ -120,7 +128,7 @@ def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
     share = dropped / (packets + dropped)
     held = sum(1 for queue in read if queue.backlog_bytes > 0) / len(read)
     where = f"the queue ({read[-1].kind}) of {read[-1].name} on {host}"
-    if share >= DROPPED:
+    if share >= least:
         dropping = quantities.rounded_share(share, 1)
         return f"{where} dropped {dropping} of the packets to send: it was full", f"drops {dropping}"
     if held >= STANDING and len(read) >= LEAST_SAMPLES and read[-1].kind not in _DELAYS:

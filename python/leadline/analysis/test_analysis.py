@@ -122,6 +122,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples)),
         (*imprecise, *([out] if out is not None else [])),
+        path_full=next(limits.full_path(evidence), None) is not None,
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

@@ -154,9 +154,11 @@ def assess(
     figures: Mapping[str, Metric],
     notes: Sequence[Reason] = (),
     findings: Iterable[Finding] = (),
+    *,
+    path_full: bool = False,
 ) -> Judged:
     """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note; `notes`
-    and `findings` are more of them."""
+    and `findings` are more of them. `path_full` says that a link or a queue of the path took no more."""
     spec = evidence.data.spec
     kind: JudgedKind = KINDS.find(spec.kind)
     rules = kind.rules()
@@ -169,6 +171,7 @@ def assess(
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),
+        path_full=path_full,
         cpus_sleep=_waits_asleep(evidence, figures, kind.woken),
     )
 
