@@ -84,11 +84,11 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from _full_queues(data, window, queues.DROPPED)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
-    ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
-    yield from _tunnel_sockets(data, window, ends)
     yield from _busy_server(data, window)
-    if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):
-        yield from full_cpus.limits(data, window)  # else other work may have filled them
+    ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
+    if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):  # else other work may have filled them
+        yield from full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None))
+    yield from _tunnel_sockets(data, window, ends)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)

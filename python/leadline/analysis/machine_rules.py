@@ -17,7 +17,7 @@ MACHINE_REASONS = frozenset(
         # Other work, a hypervisor, heat, quotas.
         *("other-work", "cpu-stolen", "heat-throttled", "quota-held-back", "machine-saturated", "cpu-shared"),
         # A sender or a receiver that had no CPU when it needed one.
-        *("thread-saturated", "thread-starved", "quota-used-up", "near-ceiling"),
+        *("thread-saturated", "thread-starved", "quota-used-up", "near-ceiling", "ends-cpus-full"),
         *("sends-late", "unsent", "ran-over", "pushback", "receiver-socket-drops", "receiver-backlog-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.
         *("intervals-disagree", "change-point", "precision-unknown", "percentile-uncertain"),

@@ -17,6 +17,8 @@ from leadline.plan.gateway_metrics import GATEWAYS
 
 DROPPED = 0.01
 """Of the packets at an interface, from where on its queue counts as the limit."""
+NOTICED = 0.001
+"""Of what arrived at a tunnel's sockets, from where on drops tell beside busy CPUs."""
 OVERFLOWING = 0.1
 """Of the packets, from where on no busy sender explains the rate: bursts of one that is at its own limit lose less."""
 STANDING = 0.9

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from leadline import quantities
 from leadline.analysis import (
+    full_cpus,
     gateway_intervals,
     gateways,
     head_and_tail,
@@ -124,6 +125,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         (*imprecise, *([out] if out is not None else [])),
         path_full=next(limits.full_path(evidence), None) is not None,
     )
+    limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
+    judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
     result = TestResult(
@@ -146,7 +149,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         series=(*lines, *host_metrics.series(data, steady)),
         error_examples=metrics.error_examples(data),
         distributions=kind.distributions(data, steady, merged),
-        limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
+        limit=limit,
         fleet=tunnels.findings(data),
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,

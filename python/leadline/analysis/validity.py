@@ -106,6 +106,8 @@ UNEVEN = frozenset(
 JOURNAL_DAMAGED = "journal-damaged"
 # Enough requests were outstanding that high percentiles of the latency are lower bounds.
 LATENCY_BOUND = "latency-lower-bound"
+# With CPUs of their own, client and server had no time left: what the gateway alone carries is not known.
+ENDS_FULL = "ends-cpus-full"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
 
