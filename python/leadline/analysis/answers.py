@@ -52,7 +52,7 @@ _LIMITS = {
     LimitedBy.PACING: "the pacing rate is the limit",
     LimitedBy.RECEIVER_WINDOW: "the receiver's window is the limit",
     LimitedBy.SEND_BUFFER: "the send buffer is the limit",
-    LimitedBy.CONGESTION_WINDOW: "the congestion window is the limit",
+    LimitedBy.PATH: "the path is the limit",
     LimitedBy.SENDING_PROGRAM: "the sending program is the limit",
     LimitedBy.UNKNOWN: "what limits it is not known",
 }
@@ -67,7 +67,7 @@ _NEXT = {
     LimitedBy.PACING: "raise or leave out the pacing rate",
     LimitedBy.RECEIVER_WINDOW: "raise the receiver's buffer (window, net.ipv4.tcp_rmem), or read faster there",
     LimitedBy.SEND_BUFFER: "raise the sender's buffer (window, net.ipv4.tcp_wmem)",
-    LimitedBy.CONGESTION_WINDOW: "look for loss on the path, try another congestion control, or use more flows",
+    LimitedBy.PATH: "look for a slow link, a shaper or loss on it, try another congestion control, or use more flows",
     LimitedBy.SENDING_PROGRAM: "send larger blocks, or use more threads",
     LimitedBy.UNKNOWN: "see in the charts whose CPU or queue comes near its end, and whether more connections (flows, "
     "connections) carry more: if they do, waiting is the limit",

@@ -101,6 +101,7 @@ def full_path(evidence: Evidence) -> Iterator[Limit]:
     data, window = evidence.data, evidence.window
     if window is not None and window.end_ns > window.start_ns:
         yield from full_parts.of_links(data, window)
+        yield from queues.of_shapers(data, window)
         yield from _full_queues(data, window, queues.OVERFLOWING)
 
 

@@ -8,8 +8,11 @@ so they count where they are a share of the packets, or where the queue was hard
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 
 from leadline import quantities
+from leadline.analysis.interfaces import header_bytes, wire_bytes
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import receivers_drops
 from leadline.analysis.test_data import HostSample, InterfaceUse, QueueUse, TestData
@@ -31,6 +34,10 @@ MAIN_SHARE = 0.5
 LEAST_DROPS = 10
 """Fewer drops are no evidence, whatever their share."""
 
+EVEN = 0.05
+"""By how much of the median rate a shaper's output may differ from sample to sample: what waits for something else
+comes less evenly."""
+_SHAPERS = frozenset({"tbf", "htb"})
 _RATE, _DELAY = "tbf", "netem"
 """Disciplines that give a lab's link its rate, and its delay."""
 _DELAYS = frozenset({"netem", "fq"})
@@ -50,6 +57,44 @@ def of_links(data: TestData, window: Window, least: float = DROPPED) -> Iterator
         for queue, text, what in _full(data.samples[host], window, host, least):
             if _is_the_labs(queue, data) if data.in_lab else not is_gateway:
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
+
+
+def of_shapers(data: TestData, window: Window) -> Iterator[Limit]:
+    """Shapers of the sending hosts' own interfaces that always held packets, and let them out evenly. TCP keeps what
+    waits in its own host so short that nothing is dropped."""
+    senders = (
+        *(data.hosts if data.spec.direction != "down" else ()),
+        *(("server",) if data.spec.direction != "up" else ()),
+    )
+    for host in senders:
+        around = _around([sample for sample in data.samples.get(host, ()) if sample.queues], window)
+        for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
+            read = [(sample, queue) for sample in around for queue in sample.queues if queue.name == name]
+            rate_bps = _even_rate_bps([sample for sample, _ in read], name, data, host)
+            held = sum(1 for _, queue in read if queue.backlog_bytes > 0) / len(read)
+            if read[-1][1].kind in _SHAPERS and held >= STANDING and rate_bps is not None and _on_path(around, name):
+                what = f"the shaper ({read[-1][1].kind}) of {name} on {host}"
+                rate = quantities.bit_rate(rate_bps)
+                text = f"{what} held packets {quantities.rounded_share(held)} of the time, and let out {rate}"
+                yield Limit(LimitedBy.LINK, text, f"the link is the limit: {what} lets out {rate}")
+
+
+def _even_rate_bps(samples: Sequence[HostSample], name: str, data: TestData, host: str) -> float | None:
+    """The rate of what an interface sent, each packet's headers included; None if the samples are too few, or mostly
+    differ from their median."""
+    sent = [(one.t_ns, use.counted[1][0]) for one in samples for use in one.interfaces if use.name == name]
+    if len(sent) <= LEAST_SAMPLES:
+        return None
+    rates = [8e9 * (after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(sent)]
+    middle = median(rates)
+    even = sum(1 for rate in rates if abs(rate - middle) <= EVEN * middle)
+    if middle <= 0 or even < MAIN_SHARE * len(rates):
+        return None
+    facts = data.facts.get(host, {}).get("interfaces") or ()
+    mtu_bytes = next((one.get("mtu") for one in facts if one.get("name") == name), None) or data.link_mtu_bytes
+    first, last = (next(use for use in one.interfaces if use.name == name) for one in (samples[0], samples[-1]))
+    carried = wire_bytes(*grown(first, last, 1), mtu_bytes, header_bytes(data.spec))
+    return 8e9 * carried / (sent[-1][0] - sent[0][0])
 
 
 def of_gateway(data: TestData, gateway: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_journals import EPOCH_NS, S, load, observation, steady_test, thread
 
@@ -173,3 +175,41 @@ def test_bursts_of_a_busy_generator_fill_no_queue(dropped_per_s: int, backlog: i
     assert found.limit is not None and found.limit.by is by
     is_bound = found.metrics["throughput_bps"].side is Bound.LEAST
     assert is_bound == (by is LimitedBy.GENERATOR)
+
+
+def with_shaper(
+    host: str = "client1", kind: str = "tbf", *, held: float = 1.0, uneven: float = 0.0, direction: str = "up"
+) -> TestData:
+    """TCP into a shaper of 50 Mbit/s on an interface of a given host, sampled ten times a second, without drops."""
+    data = steady_test(generator=load(thread(0.99)))
+    data.spec = replace(data.spec, direction=direction)
+    for step in range(-10, 120):
+        sent = round(625_000 * (step + 10 + uneven * (step % 2)))
+        event = observation(EPOCH_NS + step * S // 10, interfaces={"wan": (0, sent)})
+        backlog = 100_000 if step % 100 < 100 * held else 0
+        row = {"packets": 400 * (step + 10), "drops": 0, "overlimits": 0, "backlog_bytes": backlog}
+        event["network"]["queues"] = [{"name": "wan", "kind": kind, **row}]
+        data.add(host, event)
+    return data
+
+
+@pytest.mark.parametrize("kind", ["tbf", "htb"])
+def test_shaper_of_the_senders_interface_is_named_with_its_rate(kind: str) -> None:
+    found = analyse_test(with_shaper(kind=kind))
+    assert found.limit is not None and found.limit.by is LimitedBy.LINK
+    text = f"the shaper ({kind}) of wan on client1 held packets 100 % of the time, and let out 50.0 Mbit/s"
+    assert found.limit.evidence == text
+    assert found.metrics["throughput_bps"].side is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(with_shaper(held=0.6), id="it was empty"),
+        pytest.param(with_shaper(uneven=0.5), id="packets left it unevenly, as delayed ones do"),
+        pytest.param(with_shaper(kind="fq"), id="no shaper"),
+        pytest.param(with_shaper(host="server"), id="the receiver's"),
+    ],
+)
+def test_queue_that_is_no_full_shaper_of_the_sender(data: TestData) -> None:
+    assert limit(data)[0] is LimitedBy.GENERATOR
