@@ -30,6 +30,7 @@ def closed_loop(
     softirq: float = 0.1,
     longest_ms: int = 20,
     kernels_us: float | None = None,
+    body_bytes: int | None = None,
     **more: Any,
 ) -> TestData:
     """1,000 requests per second over 20 connections, of 20 ms each, one of which may be longer."""
@@ -41,6 +42,8 @@ def closed_loop(
         steady_test("http", histograms=histograms, generator=load(thread(busy, waiting), thread(busy, waiting)))
     )
     for found in data.load_outcomes():
+        if body_bytes is not None:
+            found.outcome["counts"] |= {"body_bytes": 10_000 * body_bytes, "responses": 10_000}
         for flow in found.outcome["flows"]:
             flow["rtt_mean_us"] = kernels_us
     data.facts["client1"] = facts()
@@ -126,8 +129,59 @@ def test_an_answering_side_that_takes_most_of_a_transaction(
     assert text.endswith(how)
 
 
-def test_a_load_with_a_rate_waits_for_no_server() -> None:
-    assert limit(closed_loop("/?delay=19.5ms", rate_per_s=2000.0))[0] is LimitedBy.OFFERED_RATE
+def test_load_whose_rate_was_kept_waits_for_no_server() -> None:
+    assert limit(closed_loop("/?delay=19.5ms", rate_per_s=1000.0))[0] is LimitedBy.OFFERED_RATE
+
+
+@pytest.mark.parametrize("changes", [{}, {"first_ms": 0.4, "body_bytes": 1000}])
+def test_server_that_brings_less_than_is_due_on_all_connections(changes: dict[str, Any]) -> None:
+    """1,000/s come of 2,000/s that are due: each of 20 connections waits 20 ms for each answer."""
+    found, text = limit(short_of_rate(closed_loop(rate_per_s=2000.0, **changes)))
+    assert found is LimitedBy.SERVER
+    assert text.startswith("20 requests at a time, of 20 ms each, are the rate of 1000/s, and more were due; ")
+    # A fifth of the connections was free: something else held requests back.
+    assert limit(short_of_rate(closed_loop(rate_per_s=2000.0, connections=25)))[0] is LimitedBy.UNKNOWN
+
+
+@pytest.mark.parametrize(("waited", "by"), [(9000, LimitedBy.SERVER), (100, LimitedBy.GENERATOR)])
+def test_connection_that_becomes_free_at_the_very_end_leaves_the_backlog_to_the_server(
+    waited: int, by: LimitedBy
+) -> None:
+    data = short_of_rate(closed_loop(rate_per_s=2000.0))
+    for found in data.load_outcomes():
+        counts = {"unsent_while_busy": 0, "due_while_busy": waited, "requests_sent": 10_000}
+        found.outcome["counts"] |= counts  # type: ignore[typeddict-item]
+    assert limit(data)[0] is by
+
+
+def short_of_rate(data: TestData) -> TestData:
+    """Half of the requests that were due had no free connection."""
+    for found in data.load_outcomes():
+        counts = {"requests_due": 20_000, "unsent": 10_000, "unsent_while_busy": 10_000}
+        found.outcome["counts"] |= counts  # type: ignore[typeddict-item]
+    return data
+
+
+@pytest.mark.parametrize(
+    ("changes", "by"),
+    [
+        pytest.param({"body_bytes": 1000}, LimitedBy.SERVER, id="a short body comes in one more round trip"),
+        pytest.param({"body_bytes": 100_000}, LimitedBy.UNKNOWN, id="the path may need the time for a long one"),
+        pytest.param({"body_bytes": 14_000}, LimitedBy.UNKNOWN, id="half of the time on a slow line"),
+        pytest.param({"body_bytes": 1000, "kernels_us": 9000}, LimitedBy.UNKNOWN, id="queues of the path"),
+        pytest.param({"body_bytes": 1000, "softirq": 0.6}, LimitedBy.UNKNOWN, id="the gateway was not idle"),
+        pytest.param({"body_bytes": 1000, "trip_ms": None}, LimitedBy.UNKNOWN, id="the round trip is not known"),
+        pytest.param({}, LimitedBy.UNKNOWN, id="the length is not known"),
+    ],
+)
+def test_server_whose_headers_come_at_once_and_whose_body_does_not(changes: dict[str, Any], by: LimitedBy) -> None:
+    found, text = limit(closed_loop(first_ms=0.4, **changes))
+    assert found is by
+    if by is LimitedBy.SERVER:
+        assert text.endswith(
+            "20 ms of each passed until the last byte, of which two round trips, and 1,000 bytes on a slow line, are "
+            "1.4 ms: the rest is the server's"
+        )
 
 
 @pytest.mark.parametrize(
