@@ -86,9 +86,12 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         yield from _busy_gateway(data, gateway, window)
     yield from _busy_server(data, window)
     ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
-    if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):  # else other work may have filled them
-        yield from full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None))
-    yield from _tunnel_sockets(data, window, ends)
+    full = list(full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None)))
+    # Other work may have filled the CPUs, and so have kept the tunnel from reading its sockets.
+    if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):
+        yield from full
+    if not full and not any(reason.code == "machine-saturated" for reason in reasons):
+        yield from _tunnel_sockets(data, window, ends)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)

@@ -121,3 +121,15 @@ def test_cpus_that_other_work_filled_are_no_limit() -> None:
     found = analyse_test(with_busy_cpus(steady_test(), TWO_CPUS, (0.7, 1.0), own_share=0.5))
     assert found.validity.verdict is Verdict.DISTURBED
     assert found.limit is not None and found.limit.by is LimitedBy.UNKNOWN
+
+
+@pytest.mark.parametrize(("own", "busy"), [(TWO_CPUS, (1.0, 0.7)), ({}, (0.97, 0.97))])
+def test_drops_beside_cpus_that_something_else_filled_have_no_known_cause(
+    own: dict[str, list[int]], busy: tuple[float, ...]
+) -> None:
+    """Other work took the CPU from the tunnel's process, or hosts share all CPUs and have none left."""
+    share = 0.5 if own else 1.0
+    data = with_socket_drops(with_busy_cpus(steady_test(), own, busy, own_share=share), "gateway", 0.05)
+    found = analyse_test(data)
+    assert found.validity.verdict in (Verdict.DISTURBED, Verdict.UNDETERMINED)
+    assert found.limit is not None and found.limit.by is LimitedBy.UNKNOWN
