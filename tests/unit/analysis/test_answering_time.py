@@ -43,7 +43,8 @@ def closed_loop(
     )
     for found in data.load_outcomes():
         if body_bytes is not None:
-            found.outcome["counts"] |= {"body_bytes": 10_000 * body_bytes, "responses": 10_000}
+            counts = {"body_bytes": 10_000 * body_bytes, "responses": 10_000}
+            found.outcome["counts"] |= counts  # type: ignore[typeddict-item]
         for flow in found.outcome["flows"]:
             flow["rtt_mean_us"] = kernels_us
     data.facts["client1"] = facts()
