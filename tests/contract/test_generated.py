@@ -44,7 +44,9 @@ def test_files_and_their_sources_are_those_of_the_last_generation() -> None:
         str(path.relative_to(ROOT)) for path in (ROOT / "crates" / "wire" / "src").rglob("*.rs")
     }
     assert {str(path.relative_to(ROOT)) for path in GENERATED.values()} < sums.keys()
-    changed = [name for name, digest in sums.items() if hashlib.sha256((ROOT / name).read_bytes()).hexdigest() != digest]
+    changed = [
+        name for name, digest in sums.items() if hashlib.sha256((ROOT / name).read_bytes()).hexdigest() != digest
+    ]
     assert changed == [], "run `make contract`"
 
 

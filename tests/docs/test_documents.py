@@ -1,8 +1,8 @@
 """Every example of the documents runs: shell blocks as they stand, in a network of their own; plans as they stand.
 
 What is shortened, so that a test takes seconds: plans, also those that the commands name, are copies with short tests
-and without repeats, which a command does not ask for either; of the seconds of a measurement a fifth passes, and of that
-of a calibration a twentieth. Everything else of a command is verbatim.
+and without repeats, which a command does not ask for either; of the seconds of a measurement a fifth passes, and of
+that of a calibration a twentieth. Everything else of a command is verbatim.
 """
 
 from __future__ import annotations

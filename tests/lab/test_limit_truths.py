@@ -116,6 +116,18 @@ def test_a_server_with_one_slow_worker_is_named(slow_worker: str, runs: int) -> 
         assert 0 < document["metrics"]["requests_per_s"]["value"] <= 110
 
 
+@pytest.mark.lab
+@pytest.mark.exclusive
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full_matrix)])
+def test_server_that_brings_less_than_is_due_is_named(slow_worker: str, runs: int) -> None:
+    """Four times as many requests are due as the server answers; all connections wait for it."""
+    for _ in range(runs):
+        done = leadline("http", slow_worker, "-c", "4", "--rate", "400/s", "-d", "2s", "--json", "--no-calibrate")
+        document = json.loads(done.stdout)
+        assert limit_by(document) == "server", (document["limit"], document["validity"])
+        assert 0 < document["metrics"]["requests_per_s"]["value"] <= 110
+
+
 WINDOW_S = 1.5
 STEADY = """
     name: steady

@@ -21,6 +21,7 @@ ADVICE: dict[str, str] = {
     "clients-never-tried": _MORE_TIME,
     "clients-unfinished": _MORE_TIME,
     "connections-lost": "see in the server's log why it closed or refused connections; use fewer (connections)",
+    "ends-cpus-full": "use a machine with more CPUs, or separate machines, to find the gateway's own limit",
     "ended-early": "run it again to its end; if it failed by itself, fix the cause in the list of errors",
     "flows-broken-off": "see in the server's and the gateway's logs why connections ended, and run it again",
     "flows-not-started": "check whether the clients reach the server's ports 5201 and 8080 through the gateway",

@@ -1,11 +1,11 @@
-"""Whether the time that a server took to answer limited a closed loop.
+"""Whether the time that a server took to answer limited a load.
 
 In a closed loop each connection sends its next request when the answer is there, so by Little's law the rate is the
-number of connections by the mean time of a request. Where that holds, the rate is limited by whatever a request waits
-for. It is the server, if most of the time passed until the first byte of the answer, the generator had CPU to spare,
-and the time was the server's own: the delay that it was asked for, or what remains beside the round trip of the path,
-which the opening of a connection or the kernel shows, while neither a gateway nor the machine was busy. Links are asked
-before.
+number of connections by the mean time of a request. The same holds for a load with a rate, if more is due than all
+connections bring. Where it does, the rate is limited by whatever a request waits for. It is the server, if the
+generator had CPU to spare, and most of the time until the first byte of the answer, or the last one of a short answer,
+was the server's own: the delay that it was asked for, or what remains beside the round trips of the path, which the
+opening of a connection or the kernel shows, while neither a gateway nor the machine was busy. Links are asked before.
 
 Of a responder, which reports its threads, the CPU time tells: with one request at a time per thread, the thread and
 its client take turns, so that neither is busy all the time, and the one that takes most of it is the limit.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from leadline import quantities
 from leadline.analysis.host_metrics import busy_percent, cpu_percent, machine_samples, neighbours, processes_use
-from leadline.analysis.metrics import busy_s, mean_reported_us, received_units, sum_of_flows
+from leadline.analysis.metrics import busy_s, counter, mean_reported_us, received_units, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import had_spare_time, primary_rate_per_s
 from leadline.analysis.test_data import TestData
@@ -35,39 +35,64 @@ IDLE_PERCENT = 50.0
 ROOM = 0.9
 """Of a machine's CPUs, up to which a host hardly waits for one."""
 
+FIRST_WINDOW_BYTES = 14_600
+"""Ten segments (RFC 6928), which a server sends at once."""
+SLOW_LINE_BPS = 10e6
+"""What a path carries at least where its links do not say it."""
 EXPLAINS = 0.05
 """Of the time until an answer, up to which waiting for a CPU explains none of it."""
 
 
 def limits(evidence: Evidence) -> Iterator[Limit]:
-    """The server as the limit of a closed loop, by the time that it took to answer."""
+    """The server as the limit of a load all of whose connections waited for it, by the time that it took to answer."""
     data, window = evidence.data, evidence.window
     spec, rate = data.spec, primary_rate_per_s(evidence)
-    if window is None or not rate or not spec.counts_units or spec.paced or spec.connects_clients:
+    if window is None or not rate or not spec.counts_units or spec.connects_clients:
         return
     named = evidence.histograms.named
-    first_us, whole_us = named("first_byte").mean_us, named("service").mean_us or named("latency").mean_us
+    # A request with a due time of its own waits before it is sent, too.
+    whole_us = named("service").mean_us or (None if spec.paced else named("latency").mean_us)
+    first_us = named("first_byte").mean_us
     if not first_us or not whole_us or not had_spare_time(data) or _in_tunnels(data):
         return
     connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(evidence.flows)
     # The window's ends cut at most one request of each connection.
     cut = (named("service").max_us or named("latency").max_us or 0.0) * 1e3 / (window.end_ns - window.start_ns)
-    if abs(rate * whole_us / 1e6 - connections) > (LITTLE + cut) * connections or first_us < DOMINATES * whole_us:
+    if abs(rate * whole_us / 1e6 - connections) > (LITTLE + cut) * connections:
         return
     at_a_time = f"{connections} requests at a time" if connections > 1 else "one request at a time"
     law = f"{at_a_time}, of {whole_us / 1e3:.4g} ms each, are the rate of {rate:.4g}/s"
-    clause = f"the server is the limit: it takes {first_us / 1e3:.3g} ms to answer"
+    law += ", and more were due" if spec.paced else ""
+    until_us = first_us if first_us >= DOMINATES * whole_us else whole_us
+    clause = f"the server is the limit: it takes {until_us / 1e3:.3g} ms to answer"
     asked_us = (spec.asked_delay_s or 0.0) * 1e6
-    trip_us = _round_trip_us(evidence)
-    if DOMINATES * first_us <= asked_us <= first_us:
+    if until_us == first_us and DOMINATES * first_us <= asked_us <= first_us:
         text = f"{law}; the server waited {asked_us / 1e3:.4g} ms of each, as the request asked it to"
         yield Limit(LimitedBy.SERVER, text, clause)
-    elif trip_us and first_us - trip_us >= DOMINATES * first_us and _quiet(evidence, window, first_us):
-        text = (
-            f"{law}; {first_us / 1e3:.4g} ms of each passed until the first byte, of which a round trip is "
-            f"{trip_us / 1e3:.3g} ms: the rest is the server's"
-        )
-        yield Limit(LimitedBy.SERVER, text, clause)
+        return
+    found = _until_first_byte(evidence, first_us) if until_us == first_us else _until_last_byte(evidence, whole_us)
+    if found is not None and until_us - found[0] >= DOMINATES * until_us and _quiet(evidence, window, until_us):
+        yield Limit(LimitedBy.SERVER, f"{law}; {found[1]}: the rest is the server's", clause)
+
+
+def _until_first_byte(evidence: Evidence, first_us: float) -> tuple[float, str] | None:
+    """What the path takes of the time until an answer's first byte, us, and that as text; None if it is unknown."""
+    trip_us = min(_round_trips_us(evidence), default=None)
+    if trip_us is None:
+        return None
+    text = f"{first_us / 1e3:.4g} ms of each passed until the first byte, of which a round trip is"
+    return trip_us, f"{text} {trip_us / 1e3:.3g} ms"
+
+
+def _until_last_byte(evidence: Evidence, whole_us: float) -> tuple[float, str] | None:
+    """The same of the time until the last byte, of bodies that fit into a connection's first window: they need one more
+    round trip at most, and hardly any time on the line."""
+    trip_us, size_bytes = max(_round_trips_us(evidence), default=None), _mean_body_bytes(evidence.data)
+    if trip_us is None or size_bytes is None or size_bytes > FIRST_WINDOW_BYTES:
+        return None
+    path_us = 2 * trip_us + 8e6 * size_bytes / SLOW_LINE_BPS
+    text = f"{whole_us / 1e3:.4g} ms of each passed until the last byte, of which two round trips, and"
+    return path_us, f"{text} {size_bytes:,.0f} bytes on a slow line, are {path_us / 1e3:.3g} ms"
 
 
 def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
@@ -92,11 +117,16 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
             yield Limit(LimitedBy.ANSWERING_SIDE, text, clause)
 
 
-def _round_trip_us(evidence: Evidence) -> float | None:
-    """The most that a round trip of the path takes: the mean time to connect, in which a client that waits for a CPU is
-    late, or the kernel's mean, in which acknowledgements may be."""
+def _round_trips_us(evidence: Evidence) -> list[float]:
+    """How long a round trip of the path takes at most, by each source: the mean time to connect, in which a client that
+    waits for a CPU is late, and the kernel's mean, in which acknowledgements may be, and queues of the load."""
     means_us = (evidence.histograms.named("connect").mean_us, mean_reported_us(evidence.flows, "rtt_mean_us").value)
-    return min((mean_us for mean_us in means_us if mean_us), default=None)
+    return [mean_us for mean_us in means_us if mean_us]
+
+
+def _mean_body_bytes(data: TestData) -> float | None:
+    whole, answers = counter(data, "body_bytes"), counter(data, "responses")
+    return whole / answers if whole is not None and answers else None
 
 
 def _hardly_waited(evidence: Evidence, first_us: float) -> bool:

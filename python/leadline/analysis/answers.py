@@ -34,6 +34,7 @@ from leadline.analysis.ratio_words import TIMES_FROM, comparative, effect_of, sh
 from leadline.analysis.repeats import comparable
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.searches import NO_RATE_HELD
+from leadline.analysis.validity import ENDS_FULL
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, PER_CLIENT, PER_GBPS, metric_of, says_per_gbps
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, compare
@@ -51,7 +52,7 @@ _LIMITS = {
     LimitedBy.PACING: "the pacing rate is the limit",
     LimitedBy.RECEIVER_WINDOW: "the receiver's window is the limit",
     LimitedBy.SEND_BUFFER: "the send buffer is the limit",
-    LimitedBy.CONGESTION_WINDOW: "the congestion window is the limit",
+    LimitedBy.PATH: "the path is the limit",
     LimitedBy.SENDING_PROGRAM: "the sending program is the limit",
     LimitedBy.UNKNOWN: "what limits it is not known",
 }
@@ -66,7 +67,7 @@ _NEXT = {
     LimitedBy.PACING: "raise or leave out the pacing rate",
     LimitedBy.RECEIVER_WINDOW: "raise the receiver's buffer (window, net.ipv4.tcp_rmem), or read faster there",
     LimitedBy.SEND_BUFFER: "raise the sender's buffer (window, net.ipv4.tcp_wmem)",
-    LimitedBy.CONGESTION_WINDOW: "look for loss on the path, try another congestion control, or use more flows",
+    LimitedBy.PATH: "look for a slow link, a shaper or loss on it, try another congestion control, or use more flows",
     LimitedBy.SENDING_PROGRAM: "send larger blocks, or use more threads",
     LimitedBy.UNKNOWN: "see in the charts whose CPU or queue comes near its end, and whether more connections (flows, "
     "connections) carry more: if they do, waiting is the limit",
@@ -373,6 +374,8 @@ class _Sides:
         """Why a figure is doubted or missing."""
         lead = _lead(summary)
         verdict = lead.verdict if lead.verdict is not Verdict.VALID else summary.validity.verdict
+        if verdict is Verdict.VALID and ENDS_FULL in lead.reasons:
+            return "the CPUs of the ends had no time left"
         none_held = next((note.text for note in summary.validity.notes if note.code == NO_RATE_HELD), None)
         if none_held is not None and lead.value is None and verdict is Verdict.VALID:
             return none_held
@@ -387,7 +390,7 @@ def _lead(summary: Summary) -> Metric:
 def _bounded_ratio(lead: Metric, base: Metric, why: str) -> _Ratio:
     """The ratio of figures of which one is a bound, or that have no repeat in common."""
     assert lead.value is not None and base.value is not None
-    sure, base_sure = lead.verdict is Verdict.VALID, base.verdict is Verdict.VALID
+    sure, base_sure = (one.verdict is Verdict.VALID and one.side is None for one in (lead, base))
     if sure and base_sure and base.value > 0:
         return _Ratio(lead.value / base.value, why=why)
     if lead.is_least and base_sure and (most := base.high or base.value) > 0:

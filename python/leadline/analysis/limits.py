@@ -1,37 +1,32 @@
 """What limited a test: one word and its evidence. That is no fault of the measurement, but what a reader asks next.
 
 The parts are asked in the order in which a load meets them: what was offered, the generator, the answering side, the
-link, the gateway, and for TCP what the sender's kernel waited for. A full socket or link comes first: more than it took
+gateway, and for TCP what the sender's kernel waited for. A full socket, link or queue comes first: more than it took
 was sent. A part counts as the limit if it is known to have been at its end; where none is, the word is `not known`, and
 the evidence says what was looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline import quantities
-from leadline.analysis import answering_time, full_cpus, loss_places, queues, tcp_limits, waiting_threads
+from leadline.analysis import answering_time, full_cpus, full_parts, queues, tcp_limits, waiting_threads
 from leadline.analysis.advice import ADVICE
-from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
-from leadline.analysis.link_use import use_of_links
-from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
+from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.outages import outage_in
-from leadline.analysis.rules import receivers_drops
 from leadline.analysis.scope import EXPLAINED, LACKS, NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
 from leadline.analysis.validity import Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import CpuAttribution
 
-LINK_FULL = 0.97
-"""Of a link's rate, from where on the link counts as the limit: a shaper gives a few percent less or more."""
 PROCESS_FULL = 0.95
 """Of the CPUs that a process can use."""
 QUOTA_FULL = 0.9
@@ -74,30 +69,29 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     if share is not None and share >= WHOLE and not any(reason.code in NOT_OFFERED for reason in against):
         text = f"{quantities.share(min(share, 1.0))} of what was due was delivered: more was not asked for"
         yield Limit(LimitedBy.OFFERED_RATE, text)
-    yield from _full_sockets(evidence)
-    is_measured = window is not None and window.end_ns > window.start_ns
-    if window is not None and is_measured:
-        # Of a link that carried its rate, a generator that could have sent more is no limit.
-        is_least = any(reason.code in LACKS for reason in against)
-        yield from _full_links(data, window, 1 - EXPLAINED if is_least else LINK_FULL)
+    yield from full_parts.of_sockets(evidence)
+    # Of a part that took all it could, a generator that might have sent more is no limit.
+    yield from full_path(evidence, is_least=any(reason.code in LACKS for reason in against))
     for reason in against:
         if reason.verdict in _SPEAKS_OF:
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text, next_step=ADVICE.get(reason.code, ""))
-    if window is None or not is_measured:
+    if window is None or window.end_ns <= window.start_ns:
         return
     own = LimitedBy.ANSWERING_SIDE if data.spec.server_generates else LimitedBy.GENERATOR
     for host in data.hosts:
         yield from _throttled(data.samples.get(host, ()), window, own, host)
         yield from _held_from_above(data, host, window, own)
-    yield from queues.of_links(data, window)
+    yield from _full_queues(data, window, queues.DROPPED)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
-    if data.sut_processes:
-        for host in sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS):
-            yield from queues.of_tunnel_sockets(data, host, window)
     yield from _busy_server(data, window)
+    ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
+    full = list(full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None)))
+    # Other work may have filled the CPUs, and so have kept the tunnel from reading its sockets.
     if not any(reason.verdict is Verdict.DISTURBED for reason in reasons):
-        yield from full_cpus.limits(data, window)  # else other work may have filled them
+        yield from full
+    if not full and not any(reason.code == "machine-saturated" for reason in reasons):
+        yield from _tunnel_sockets(data, window, ends)
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)
@@ -105,50 +99,34 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from tcp_limits.limits_of_program(evidence)
 
 
-def _full_sockets(evidence: Evidence) -> Iterator[Limit]:
-    """Receivers whose own sockets dropped more than the others' lack of CPU explains: that much more was sent, and
-    arrived."""
-    sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
-    dropped = receivers_drops(evidence.data)
-    number = sum(one for one, _ in dropped)
-    if coalesced(evidence.flows):
-        yield from _full_for_bundles(evidence, sent, number, " and ".join(dict.fromkeys(name for _, name in dropped)))
-        return
-    for before in loss_places.before_sockets(evidence):
-        if sent and before.count >= queues.DROPPED * sent:
-            share, of_sent = quantities.share(before.count / sent), f"of the datagrams sent ({before.count:,})"
-            text = f"{before.host} dropped {share} {of_sent} on {' and '.join(before.interfaces)}, before its sockets"
-            clause = f"the receiver's backlog is the limit: it drops {share}"
-            yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE["receiver-backlog-drops"])
-    if sent and number >= queues.DROPPED * sent:
-        where = " and ".join(dict.fromkeys(name for _, name in dropped))
-        share = quantities.share(number / sent)
-        text = f"the socket on {where} dropped {share} of the datagrams sent ({number:,}): its buffer was full"
-        clause = f"the receiver's socket is the limit: it drops {share}"
-        yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE["receiver-socket-drops"])
+def full_path(evidence: Evidence, *, is_least: bool) -> Iterator[Limit]:
+    """Links and queues of the path that took no more, whatever was sent. Of a rate that may be a lower bound
+    (`is_least`), a link is the limit only if it explains the rate."""
+    data, window = evidence.data, evidence.window
+    if window is not None and window.end_ns > window.start_ns:
+        yield from full_parts.of_links(data, window, 1 - EXPLAINED if is_least else full_parts.LINK_FULL)
+        yield from queues.of_shapers(data, window)
+        yield from _full_queues(data, window, queues.OVERFLOWING)
 
 
-def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) -> Iterator[Limit]:
-    """The same where each drop was a bundle of datagrams: the loss counts, if that many bundles may be most of it."""
-    lost = reported(evidence.flows, "lost").value or 0
-    before = list(loss_places.before_sockets(evidence))
-    places = [*([f"the socket on {where}"] if number else []), *(f"{one.host}, before its sockets," for one in before)]
-    bundles = number + sum(one.count for one in before)
-    if sent and lost >= queues.DROPPED * sent and 2 * MOST_IN_BUNDLE * bundles >= lost:
-        share = quantities.share(lost / sent)
-        text = f"{' and '.join(places)} dropped {bundles:,} bundles of datagrams; {share} of those sent are lost"
-        clause, code = f"the receiver is the limit: {share} is lost there", "receiver-socket-drops"
-        yield Limit(LimitedBy.ANSWERING_SIDE, text, clause, ADVICE[code if number else "receiver-backlog-drops"])
+def _full_queues(data: TestData, window: Window, least: float) -> Iterator[Limit]:
+    """Full queues. A gateway without CPU to spare, which fills the queue before it, comes before that queue."""
+    yield from queues.of_links(data, window, least)
+    for gateway in (host for host in GATEWAYS if host in data.samples):
+        full = list(queues.of_gateway(data, gateway, window, least))
+        # TCP finds its rate by such drops: that alone does not tell which part is slow.
+        full += _tunnel_sockets(data, window, (gateway,), least) if data.spec.over_udp else ()
+        if full:
+            yield from _busy_gateway(data, gateway, window)
+            yield from full
 
 
-def _full_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
-    """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows. It is no limit of a
-    rate that is a lower bound, since that may be higher."""
-    fullest = max(use_of_links(data, window), default=None)
-    if fullest is not None and fullest.share >= least:
-        share, rate_bps, where, _ = fullest
-        text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"
-        yield Limit(LimitedBy.LINK, text, f"the link is the limit at {quantities.share(share)} of its rate")
+def _tunnel_sockets(
+    data: TestData, window: Window, hosts: Iterable[str], least: float = queues.DROPPED
+) -> Iterator[Limit]:
+    if data.sut_processes:
+        for host in hosts:
+            yield from queues.of_tunnel_sockets(data, host, window, least)
 
 
 def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
@@ -164,8 +142,6 @@ def _busy_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limi
     yield from _held_from_above(data, gateway, window, LimitedBy.GATEWAY)
     if attribution_of(data) is CpuAttribution.KERNEL:
         yield from _busy_kernel(data, gateway, window)
-    yield from queues.of_interfaces(samples, gateway)
-    yield from queues.of_gateway(data, gateway, window)
 
 
 def _busy_server(data: TestData, window: Window) -> Iterator[Limit]:

@@ -17,16 +17,9 @@ MACHINE_REASONS = frozenset(
         # Other work, a hypervisor, heat, quotas.
         *("other-work", "cpu-stolen", "heat-throttled", "quota-held-back", "machine-saturated", "cpu-shared"),
         # A sender or a receiver that had no CPU when it needed one.
-        *("thread-saturated", "thread-starved", "quota-used-up", "near-ceiling", "users-wait"),
-        *(
-            "sends-late",
-            "read-late",
-            "unsent",
-            "ran-over",
-            "pushback",
-            "receiver-socket-drops",
-            "receiver-backlog-drops",
-        ),
+        *("thread-saturated", "thread-starved", "quota-used-up", "near-ceiling", "ends-cpus-full", "users-wait"),
+        *("sends-late", "read-late", "unsent", "ran-over", "pushback"),
+        *("receiver-socket-drops", "receiver-backlog-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.
         *("intervals-disagree", "change-point", "precision-unknown", "percentile-uncertain"),
         *("repeats-disagree", "repeats-too-few"),

@@ -325,7 +325,7 @@ class LimitedBy(StrEnum):
     PACING = "pacing"
     RECEIVER_WINDOW = "receiver's window"
     SEND_BUFFER = "send buffer"
-    CONGESTION_WINDOW = "congestion window"
+    PATH = "path"
     SENDING_PROGRAM = "sending program"
     UNKNOWN = "not known"
 

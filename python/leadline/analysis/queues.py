@@ -7,9 +7,13 @@ so they count where they are a share of the packets, or where the queue was hard
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
 
 from leadline import quantities
+from leadline.analysis.interfaces import header_bytes, wire_bytes
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import receivers_drops
 from leadline.analysis.test_data import HostSample, InterfaceUse, QueueUse, TestData
@@ -17,6 +21,10 @@ from leadline.plan.gateway_metrics import GATEWAYS
 
 DROPPED = 0.01
 """Of the packets at an interface, from where on its queue counts as the limit."""
+NOTICED = 0.001
+"""Of what arrived at a tunnel's sockets, from where on drops tell beside busy CPUs."""
+OVERFLOWING = 0.1
+"""Of the packets, from where on no busy sender explains the rate: bursts of one that is at its own limit lose less."""
 STANDING = 0.9
 """Of the samples, from where on a queue that drops and holds packets counts as never empty."""
 LEAST_SAMPLES = 8
@@ -27,6 +35,9 @@ MAIN_SHARE = 0.5
 LEAST_DROPS = 10
 """Fewer drops are no evidence, whatever their share."""
 
+EVEN = 0.05
+"""By how much of the median rate a shaper's output may differ from sample to sample: what waits for something else
+comes less evenly."""
 _RATE, _DELAY = "tbf", "netem"
 """Disciplines that give a lab's link its rate, and its delay."""
 _SHAPERS = frozenset({"tbf", "htb", "hfsc", "cake"})
@@ -40,32 +51,83 @@ _SOCKET = (
 )
 
 
-def of_links(data: TestData, window: Window) -> Iterator[Limit]:
-    """Queues in front of links: the shapers of a lab, and those of given hosts that are no gateways."""
+def of_links(data: TestData, window: Window, least: float = DROPPED) -> Iterator[Limit]:
+    """Queues in front of links: the shapers of a lab, and those of given hosts that are no gateways. `least` is the
+    share of the packets from which on drops alone count."""
     for host in data.samples:
         is_gateway = host in GATEWAYS
-        for queue, text, what in _full(data.samples[host], window, host):
+        for queue, text, what in _full(data.samples[host], window, host, least):
             if _is_the_labs(queue, data) if data.in_lab else not is_gateway:
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
 
 
-def has_standing_shaper(data: TestData, window: Window, share: float) -> bool:
-    """Whether a shaper on the path held packets in this share of the samples: it gave the rate, whatever the hosts did.
-    Other queues may also wait for a host that reads them."""
-    for samples in data.samples.values():
-        around = _around([sample for sample in samples if sample.queues], window)
+def has_standing_shaper(data: TestData, window: Window, least: float) -> bool:
+    """Whether a shaper on the path, of a sending host or a gateway, held packets in this share of the samples and let
+    them out evenly: it gave the rate, whatever the hosts did. Other queues may also wait for a host that reads them."""
+    gateways = [host for host in data.samples if host in GATEWAYS]
+    return any(one.held >= least for one in _standing_shapers(data, window, (*_senders(data), *gateways)))
+
+
+def of_shapers(data: TestData, window: Window) -> Iterator[Limit]:
+    """Shapers of the sending hosts' own interfaces. TCP keeps what waits in its own host so short that nothing is
+    dropped."""
+    for one in _standing_shapers(data, window, _senders(data)):
+        rate = quantities.bit_rate(one.rate_bps)
+        text = f"{one.what} held packets {quantities.rounded_share(one.held)} of the time, and let out {rate}"
+        yield Limit(LimitedBy.LINK, text, f"the link is the limit: {one.what} lets out {rate}")
+
+
+class _Shaper(NamedTuple):
+    what: str
+    """The shaper, its interface and host, for a sentence."""
+    held: float
+    """The share of the samples in which it held packets."""
+    rate_bps: float
+    """Of what it let out, each packet's headers included."""
+
+
+def _senders(data: TestData) -> tuple[str, ...]:
+    hosts = tuple(data.hosts) if data.spec.direction != "down" else ()
+    return (*hosts, "server") if data.spec.direction != "up" else hosts
+
+
+def _standing_shapers(data: TestData, window: Window, hosts: Iterable[str]) -> Iterator[_Shaper]:
+    """Shapers of the hosts' interfaces on the path that always held packets, and let them out evenly."""
+    for host in hosts:
+        around = _around([sample for sample in data.samples.get(host, ()) if sample.queues], window)
         for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
-            read = [queue for sample in around for queue in sample.queues if queue.name == name]
-            held = sum(queue.backlog_bytes > 0 for queue in read)
-            is_held = len(read) >= LEAST_SAMPLES and held >= share * len(read)
-            if is_held and read[-1].kind in _SHAPERS and _on_path(around, name):
-                return True
-    return False
+            read = [(sample, queue) for sample in around for queue in sample.queues if queue.name == name]
+            kind = read[-1][1].kind
+            rate_bps = _even_rate_bps([sample for sample, _ in read], name, data, host)
+            held = sum(1 for _, queue in read if queue.backlog_bytes > 0) / len(read)
+            if kind in _SHAPERS and held >= STANDING and rate_bps is not None and _on_path(around, name):
+                yield _Shaper(f"the shaper ({kind}) of {name} on {host}", held, rate_bps)
 
 
-def of_gateway(data: TestData, gateway: str, window: Window) -> Iterator[Limit]:
-    """Queues of a gateway that are not in front of a lab's link."""
-    for queue, text, what in _full(data.samples[gateway], window, gateway):
+def _even_rate_bps(samples: Sequence[HostSample], name: str, data: TestData, host: str) -> float | None:
+    """The rate of what an interface sent, each packet's headers included; None if the samples are too few, or mostly
+    differ from their median."""
+    sent = [(one.t_ns, use.counted[1][0]) for one in samples for use in one.interfaces if use.name == name]
+    if len(sent) <= LEAST_SAMPLES:
+        return None
+    rates = [8e9 * (after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(sent)]
+    middle = median(rates)
+    even = sum(1 for rate in rates if abs(rate - middle) <= EVEN * middle)
+    if middle <= 0 or even < MAIN_SHARE * len(rates):
+        return None
+    facts = data.facts.get(host, {}).get("interfaces") or ()
+    mtu_bytes = next((one.get("mtu") for one in facts if one.get("name") == name), None) or data.link_mtu_bytes
+    first, last = (next(use for use in one.interfaces if use.name == name) for one in (samples[0], samples[-1]))
+    carried = wire_bytes(*grown(first, last, 1), mtu_bytes, header_bytes(data.spec))
+    return 8e9 * carried / (sent[-1][0] - sent[0][0])
+
+
+def of_gateway(data: TestData, gateway: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:
+    """Queues of a gateway that are not in front of a lab's link, and interfaces that dropped packets."""
+    samples = [sample for sample in data.samples[gateway] if window.start_ns <= sample.t_ns <= window.end_ns]
+    if len(samples) >= 2:
+        yield from _of_interfaces(samples, gateway, least)
+    for queue, text, what in _full(data.samples[gateway], window, gateway, least):
         if not (data.in_lab and _is_the_labs(queue, data)):
             clause = f"the gateway's queue is the limit: it {what}"
             yield Limit(LimitedBy.GATEWAY, text, clause, _QUEUE.format(f"{queue.name} on {gateway}"))
@@ -76,7 +138,7 @@ def _is_the_labs(queue: QueueUse, data: TestData) -> bool:
     return queue.kind == _DELAY or (queue.kind == _RATE and bool(data.link_bps))
 
 
-def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Limit]:
+def of_tunnel_sockets(data: TestData, host: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:
     """UDP sockets of a host on which a tunnel ends, whose process did not read what arrived in time. What the sockets
     of the load itself dropped is not the tunnel's."""
     known = [(sample, sample.datagrams) for sample in data.samples[host] if sample.datagrams is not None]
@@ -86,7 +148,7 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
         return
     own = sum(dropped for dropped, where in receivers_drops(data) if where == host)
     arrived, dropped = read[-1][0] - read[0][0], read[-1][1] - read[0][1] - own
-    if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= DROPPED * (arrived + dropped):
+    if dropped >= LEAST_DROPS and arrived >= 0 and dropped >= least * (arrived + dropped):
         share = quantities.rounded_share(dropped / (arrived + dropped), 1)
         text = (
             f"sockets on {host} dropped {share} of the datagrams that arrived ({dropped:,}): they were not read in time"
@@ -95,7 +157,7 @@ def of_tunnel_sockets(data: TestData, host: str, window: Window) -> Iterator[Lim
         yield Limit(LimitedBy.GATEWAY, text, clause, _SOCKET.format(host))
 
 
-def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit]:
+def _of_interfaces(samples: Sequence[HostSample], gateway: str, least: float) -> Iterator[Limit]:
     """Interfaces of the gateway that dropped packets, since their own queue was full."""
     before = {use.name: use for use in samples[0].interfaces}
     for use in samples[-1].interfaces:
@@ -104,7 +166,7 @@ def of_interfaces(samples: Sequence[HostSample], gateway: str) -> Iterator[Limit
         for number, way in enumerate(("received", "to send")):
             _, packets = grown(before[use.name], use, number)
             dropped = use.dropped[number] - before[use.name].dropped[number]
-            if dropped >= DROPPED * (packets + dropped) and dropped > 0:
+            if dropped >= least * (packets + dropped) and dropped > 0:
                 share = quantities.rounded_share(dropped / (packets + dropped), 1)
                 text = f"{use.name} of {gateway} dropped {share} of the packets {way}: its queue was full"
                 clause = f"the gateway's queue is the limit: it drops {share}"
@@ -116,19 +178,21 @@ def grown(first: InterfaceUse, last: InterfaceUse, way: int) -> tuple[int, int]:
     return last.counted[way][0] - first.counted[way][0], last.counted[way][1] - first.counted[way][1]
 
 
-def _full(samples: Sequence[HostSample], window: Window, host: str) -> Iterator[tuple[QueueUse, str, str]]:
+def _full(
+    samples: Sequence[HostSample], window: Window, host: str, least: float
+) -> Iterator[tuple[QueueUse, str, str]]:
     """Queues that were full: at their end, the evidence, and what each does."""
     around = _around([sample for sample in samples if sample.queues], window)
     for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
         if not _on_path(around, name):
             continue
         read = [queue for sample in around for queue in sample.queues if queue.name == name]
-        evidence = _evidence(read, host)
+        evidence = _evidence(read, host, least)
         if evidence is not None:
             yield read[-1], *evidence
 
 
-def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
+def _evidence(read: Sequence[QueueUse], host: str, least: float) -> tuple[str, str] | None:
     """The evidence that one queue was full, and what it does; None if it was not."""
     dropped, packets = read[-1].drops - read[0].drops, read[-1].packets - read[0].packets
     if dropped < LEAST_DROPS or packets < 0:
@@ -136,7 +200,7 @@ def _evidence(read: Sequence[QueueUse], host: str) -> tuple[str, str] | None:
     share = dropped / (packets + dropped)
     held = sum(1 for queue in read if queue.backlog_bytes > 0) / len(read)
     where = f"the queue ({read[-1].kind}) of {read[-1].name} on {host}"
-    if share >= DROPPED:
+    if share >= least:
         dropping = quantities.rounded_share(share, 1)
         return f"{where} dropped {dropping} of the packets to send: it was full", f"drops {dropping}"
     if held >= STANDING and len(read) >= LEAST_SAMPLES and read[-1].kind not in _DELAYS:

@@ -22,7 +22,7 @@ from leadline.analysis.outages import outage_in
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN, Family, Judged, family_of
 from leadline.analysis.searches import SEARCHED
 from leadline.analysis.targets import settles
-from leadline.analysis.validity import worst
+from leadline.analysis.validity import ENDS_FULL, worst
 from leadline.plan.tags import split_figure
 from leadline.plan.targets import Target
 from leadline.quantities import counted
@@ -282,17 +282,20 @@ def _judged_by_repeats(result: TestResult, answered: frozenset[str]) -> TestResu
     if len(reasons) == len(result.validity.reasons):
         return result
     kind: PrimaryKind = KINDS.find(result.kind)
-    metrics = {
-        name: replace(metric, verdict=Verdict.VALID, reasons=(), bound=None)
-        if metric.reasons and answered.issuperset(metric.reasons)
-        else metric
-        for name, metric in result.metrics.items()
-    }
+    metrics = {name: _without_doubts(metric, answered) for name, metric in result.metrics.items()}
     of_figures = [metrics[name].verdict for name in (kind.primary, *kind.decisive) if name in metrics]
     # A reason that names no figure concerns the whole test. A search's is of the rate found, which does not lead.
     of_test = [reason.verdict for reason in reasons if reason.verdict is not None and not reason.metrics]
     verdict = worst((*of_figures, *of_test))
     return replace(result, metrics=metrics, validity=replace(result.validity, verdict=verdict, reasons=reasons))
+
+
+def _without_doubts(metric: Metric, answered: frozenset[str]) -> Metric:
+    """A figure whose only doubts are `answered`; that the CPUs of the ends were the limit is none, and stays."""
+    left = tuple(code for code in metric.reasons if code == ENDS_FULL)
+    if len(left) == len(metric.reasons) or not answered.issuperset(set(metric.reasons) - set(left)):
+        return metric
+    return replace(metric, verdict=Verdict.VALID, reasons=left, bound=Bound.LEAST if left else None)
 
 
 def _with_note(judged: Judged, note: Reason) -> Judged:

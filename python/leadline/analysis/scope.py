@@ -168,6 +168,7 @@ def judge_figures(
     cpus_sleep: bool = False,
     is_explained: bool = False,
     unmoved: Collection[str] = (),
+    path_full: bool = False,
 ) -> Judged:
     """Each figure with the worst verdict of the reasons that concern it. The test's verdict is the worst of its primary
     figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note. A finding
@@ -177,6 +178,7 @@ def judge_figures(
     had not. What was sent whole in spite of a lack of CPU was not limited by it, and what was delivered whole was not
     limited at all.
 
+    `path_full` says that a link or a queue took no more: senders and threads without CPU to spare did not limit rates.
     `cpus_sleep` says that operations wait for answers with CPUs that may sleep: beside other work they may be faster.
 
     `is_explained` says that a link, a window or a pace explains the rate: more CPU makes it no higher. `unmoved` are
@@ -187,7 +189,7 @@ def judge_figures(
     whole = offered and delivered is not None and delivered >= WHOLE
     judged, reasons, more = dict(metrics), [], list[Reason]()
     for verdict, reason in ranked:
-        effect = _effect(verdict, reason.code, offered=offered, whole=whole)
+        effect = _effect(verdict, reason.code, offered=offered, whole=whole, path_full=path_full)
         if cpus_sleep and reason.code in _KEEP_AWAKE:
             effect = _either_way(effect, has_pace=delivered is not None)
         if reason.code in LACKS and (is_explained or whole or (offered and _is_nearly_whole(verdict, delivered))):
@@ -235,8 +237,10 @@ def _bound(effect: Mapping[Family, Bound], name: str) -> Bound | None:
     return None if of_rate is None else of_rate.inverted
 
 
-def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:
+def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool, path_full: bool) -> Mapping[Family, Bound]:
     effect = _OF_CODE.get(code, EVERYTHING)
+    if path_full and (verdict is Verdict.GENERATOR_LIMITED or code in _OF_THREADS):
+        effect = {family: bound for family, bound in effect.items() if family not in _RATES}
     if code in _DROPS and whole:
         return {family: bound for family, bound in effect.items() if family not in _RATES}
     if code not in _OF_CPU:

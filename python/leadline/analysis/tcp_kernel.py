@@ -27,8 +27,8 @@ class TimeShares:
     """The receiver's window was full."""
     send_buffer: float
     """The send buffer was too small."""
-    congestion: float
-    """The congestion window was full, or segments were under way."""
+    path: float
+    """What is left of the busy time: segments were under way, and congestion control or pacing let no more out."""
     idle: float
     """There was nothing to send: the sending program was slower."""
 
@@ -54,7 +54,7 @@ def kernel_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
         "out_of_order": Metric(_sum(one.get("out_of_order") for one in receiving), "count"),
         "receiver_limited_ratio": Metric(shares.receiver if shares else None, "ratio"),
         "send_buffer_limited_ratio": Metric(shares.send_buffer if shares else None, "ratio"),
-        "congestion_limited_ratio": Metric(shares.congestion if shares else None, "ratio"),
+        "path_limited_ratio": Metric(shares.path if shares else None, "ratio"),
         "sender_idle_ratio": Metric(shares.idle if shares else None, "ratio"),
         **_zerocopy(sending),
     }

@@ -10,6 +10,7 @@ from leadline import quantities
 from leadline.analysis import (
     cpu_waits,
     explained_rates,
+    full_cpus,
     gateway_intervals,
     gateways,
     head_and_tail,
@@ -127,7 +128,10 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         (*imprecise, *read_waits.findings(figures, merged), *([out] if out is not None else [])),
         is_explained=explained_rates.is_rate_explained(evidence),
         unmoved=cpu_waits.unmoved_figures(evidence, figures),
+        path_full=next(limits.full_path(evidence, is_least=True), None) is not None,
     )
+    limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
+    judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
     result = TestResult(
@@ -150,7 +154,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         series=(*lines, *host_metrics.series(data, steady)),
         error_examples=metrics.error_examples(data),
         distributions=kind.distributions(data, steady, merged),
-        limit=limits.limit_of(evidence, judged.validity.reasons, kind.primary),
+        limit=limit,
         fleet=tunnels.findings(data),
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,

@@ -107,6 +107,8 @@ UNEVEN = frozenset(
 JOURNAL_DAMAGED = "journal-damaged"
 # Enough requests were outstanding that high percentiles of the latency are lower bounds.
 LATENCY_BOUND = "latency-lower-bound"
+# With CPUs of their own, client and server had no time left: what the gateway alone carries is not known.
+ENDS_FULL = "ends-cpus-full"
 # Many requests waited until a connection was free.
 CONNECTIONS_BUSY = "connections-busy"
 
@@ -156,6 +158,7 @@ def assess(
     notes: Sequence[Reason] = (),
     findings: Iterable[Finding] = (),
     *,
+    path_full: bool = False,
     is_explained: bool = False,
     unmoved: Collection[str] = (),
 ) -> Judged:
@@ -173,6 +176,7 @@ def assess(
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),
+        path_full=path_full,
         cpus_sleep=_waits_asleep(evidence, figures, kind.woken),
         is_explained=is_explained,
         unmoved=unmoved,

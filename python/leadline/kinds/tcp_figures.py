@@ -28,7 +28,7 @@ METRICS = (
     lower("out_of_order", "segments that arrived before one with a lower sequence number"),
     neither("receiver_limited_ratio", "share of the senders' time in which the receiver's window was full"),
     neither("send_buffer_limited_ratio", "share of the senders' time in which the send buffer was too small"),
-    neither("congestion_limited_ratio", "share of the senders' time in which the congestion window was the limit"),
+    neither("path_limited_ratio", "share of the senders' time in which they waited for the path"),
     neither("sender_idle_ratio", "share of the senders' time without data to send"),
     lower("zerocopy_copied_ratio", "share of the sends by MSG_ZEROCOPY that the kernel copied after all"),
     lower("zerocopy_fallback_ratio", "share of the sends that went by sendfile, because MSG_ZEROCOPY had no room"),
@@ -113,7 +113,7 @@ def figure_rows(result: TestResult) -> list[tuple[str, str]]:
             said(
                 ("receiver's window {}", "receiver_limited_ratio", "ratio"),
                 ("send buffer {}", "send_buffer_limited_ratio", "ratio"),
-                ("congestion window {}", "congestion_limited_ratio", "ratio"),
+                ("path {}", "path_limited_ratio", "ratio"),
                 ("data {}", "sender_idle_ratio", "ratio"),
             ),
         ),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from leadline.analysis.advice import ADVICE
 from leadline.analysis.answers import answers_of
 from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
@@ -27,6 +28,7 @@ from leadline.analysis.model import (
 )
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import NO_RATE_HELD
+from leadline.analysis.validity import ENDS_FULL
 
 MBIT = 1e6
 OF_GATEWAY = Limit(
@@ -90,6 +92,31 @@ def run_of(trials: Sequence[TrialResult], summaries: Sequence[Summary]) -> RunAn
 
 
 ROUTE = trials("c01", "route", [950 * MBIT, 952 * MBIT, 948 * MBIT], limit=OF_LINK)
+
+ENDS = Limit(LimitedBy.ENDS_CPUS, "the only CPU of client1 and server was 98 % busy: it had no time left")
+BY_ENDS: dict[str, Any] = {"bound": Bound.LEAST, "reasons": (ENDS_FULL,)}
+
+
+def test_gateway_whose_ends_had_no_cpu_left_carries_at_least_this_share() -> None:
+    openvpn = trials("c02", "openvpn", [475 * MBIT, 470 * MBIT, 480 * MBIT], limit=ENDS, **BY_ENDS)
+    [_, tunnel] = answers(ROUTE, openvpn)
+    assert (
+        "OpenVPN carries at least 48 %" in tunnel.sentence and "the CPUs of the ends are the limit" in tunnel.sentence
+    )
+    assert tunnel.next_step == ADVICE[ENDS_FULL]
+    [_, both] = answers(trials("c01", "route", [950 * MBIT] * 3, limit=ENDS, **BY_ENDS), openvpn)
+    assert "is not known" in both.sentence and "the CPUs of the ends had no time left" in both.sentence
+
+
+def test_uneven_repeats_of_full_ends_stay_lower_bounds() -> None:
+    """The interval over the repeats answers that they were uneven, and not that the ends were full."""
+    uneven = Reason("intervals-disagree", "its parts differ", Verdict.UNSTABLE, ("throughput_bps",))
+    judged = {**BY_ENDS, "reasons": (uneven.code, ENDS_FULL), "verdict": Verdict.UNSTABLE}
+    repeats = [one.tests[0] for one in trials("c02", "openvpn", [475 * MBIT, 470 * MBIT, 480 * MBIT], **judged)]
+    doubted = [replace(one, validity=Validity(Verdict.UNSTABLE, (uneven,))) for one in repeats]
+    found = summarise(doubted, planned=3, limit=1.0, case="c02", test="load", kind="tcp", parameters={})
+    rate = found.metrics["throughput_bps"]
+    assert (rate.verdict, rate.side, rate.reasons) == (Verdict.VALID, Bound.LEAST, (ENDS_FULL,))
 
 
 def test_ratio_has_its_interval_and_the_limit_stands_behind_it() -> None:

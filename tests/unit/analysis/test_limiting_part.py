@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from made_gateways import with_gateway
 from made_journals import (
     EPOCH_NS,
-    MS,
     S,
     facts,
     finished,
-    histogram,
     load,
     observation,
     outcome,
@@ -34,26 +33,6 @@ def limit(data: TestData) -> tuple[LimitedBy, str]:
     found = analyse_test(data).limit
     assert found is not None
     return found.by, found.evidence
-
-
-def with_gateway(data: TestData, **changes: Any) -> TestData:
-    """A gateway that is observed each second; `changes` say what grows each second."""
-    data.facts["gateway"] = facts()
-    data.sut_processes = ("openvpn",)
-    for second in range(-1, 13):
-        past = second + 2
-        own = process("openvpn", 9, changes.get("busy", 0.1) * past, 0.0, 1000)
-        busiest = changes.get("busiest", lambda past: None)(past)
-        own |= {"threads": changes.get("threads", 1), "busiest_thread": busiest}
-        event = observation(EPOCH_NS + second * S, None, [own])
-        sent = int(changes.get("bits", 0.0) / 8 * past)
-        packets = int(sent / changes.get("packet_bytes", 1514))
-        row = {"rx_bytes": sent, "tx_bytes": sent, "rx_packets": packets, "tx_packets": packets}
-        none = {f"{way}_{what}": 0 for way in ("rx", "tx") for what in ("errors", "dropped")}
-        event["network"]["interfaces"] = [{"name": "lan", **row, **none}]
-        event["cgroup"] = {"usage_s": 0.1 * past, "throttled_s": changes.get("throttled", 0.0) * past}
-        data.add("gateway", event)
-    return data
 
 
 def test_nothing_at_its_end_is_not_known() -> None:
@@ -275,62 +254,6 @@ def test_a_gateway_that_its_group_held_back() -> None:
     )
 
 
-def with_busy_cpus(
-    data: TestData, own: dict[str, list[int]], busy: tuple[float, ...], own_share: float = 1.0
-) -> TestData:
-    """Hosts of one machine with CPUs of their own, each of which is busy for this share of the time; the hosts' control
-    groups used a share of that."""
-    data = with_gateway(data)
-    data.in_lab = True
-    for host in ("client1", "gateway", "server"):
-        data.facts[host] = {**facts(), "own_cpus": own.get(host)}
-    for number, sample in enumerate(data.samples["gateway"]):
-        unused = {cpu: (1 - share) * number for cpu, share in enumerate(busy)}
-        idle_s, used_s = sum(unused.values()), sum(busy) * number
-        data.samples["gateway"][number] = sample._replace(
-            cpu_s=(used_s, 0.0, 0.0, 0.0, 0.0, 0.0, idle_s),
-            cpus=len(busy),
-            unused_s=unused,
-            cgroup_s=own_share * used_s,
-        )
-    return data
-
-
-TWO_CPUS = {"client1": [0], "server": [0], "gateway": [1]}
-FIVE_CPUS = {"client1": [0, 1], "server": [2], "gateway": [3, 4]}
-
-
-@pytest.mark.parametrize(
-    ("own", "busy", "by", "evidence"),
-    [
-        (
-            TWO_CPUS,
-            (0.99, 0.7),
-            LimitedBy.ENDS_CPUS,
-            "the only CPU of client1 and server was 99 % busy: it had no time left",
-        ),
-        (TWO_CPUS, (0.7, 0.96), LimitedBy.GATEWAY, "the only CPU of gateway was 96 % busy: it had no time left"),
-        (TWO_CPUS, (0.97, 0.97), LimitedBy.GATEWAY, "the only CPU of gateway was 97 % busy: it had no time left"),
-        (TWO_CPUS, (0.9, 0.9), LimitedBy.UNKNOWN, ""),
-        (FIVE_CPUS, (1.0, 0.98, 0.3, 0.5, 0.5), LimitedBy.ENDS_CPUS, "the 2 CPUs of client1 were 99 % busy"),
-        (FIVE_CPUS, (1.0, 0.5, 0.3, 1.0, 0.5), LimitedBy.UNKNOWN, ""),
-        ({}, (0.99, 0.7), LimitedBy.UNKNOWN, ""),
-    ],
-)
-def test_cpus_of_hosts_that_had_no_more(
-    own: dict[str, list[int]], busy: tuple[float, ...], by: LimitedBy, evidence: str
-) -> None:
-    found, text = limit(with_busy_cpus(steady_test(), own, busy))
-    assert found is by
-    assert text.startswith(evidence)
-
-
-def test_cpus_that_other_work_filled_are_no_limit() -> None:
-    found = analyse_test(with_busy_cpus(steady_test(), TWO_CPUS, (0.7, 1.0), own_share=0.5))
-    assert found.validity.verdict is Verdict.DISTURBED
-    assert found.limit is not None and found.limit.by is LimitedBy.UNKNOWN
-
-
 @pytest.mark.parametrize(("interrupts", "by"), [(0.95, LimitedBy.GATEWAY), (0.6, LimitedBy.UNKNOWN)])
 @pytest.mark.parametrize("attribution", ["kernel", "process"])
 def test_a_kernel_whose_interrupts_fill_a_cpu(interrupts: float, by: LimitedBy, attribution: str) -> None:
@@ -432,133 +355,3 @@ def hold_back(data: TestData, host: str, held: float) -> None:
     for second in range(-1, 13):
         quota = {"group": "/sys/fs/cgroup/box", "cpus": 0.2, "throttled_periods": 4, "throttled_s": held * second}
         data.add(host, {**observation(EPOCH_NS + second * S, cgroup_s=0.0), "quota": quota})
-
-
-def closed_loop(
-    path: str = "/",
-    *,
-    busy: float = 0.2,
-    waiting: float = 0.0,
-    first_ms: float = 19.9,
-    connections: int = 20,
-    trip_ms: float | None = 0.3,
-    machine: float = 0.3,
-    softirq: float = 0.1,
-    longest_ms: int = 20,
-    kernels_us: float | None = None,
-    **more: Any,
-) -> TestData:
-    """1,000 requests per second over 20 connections, of 20 ms each, one of which may be longer."""
-    times = {"service": 20 * MS, "latency": 20 * MS, "first_byte": round(first_ms * MS)}
-    histograms = [histogram(name, [value] * 999 + [longest_ms * MS]) for name, value in times.items()]
-    if trip_ms is not None:
-        histograms.append(histogram("connect", [round(trip_ms * MS)] * 20))
-    data = with_gateway(
-        steady_test("http", histograms=histograms, generator=load(thread(busy, waiting), thread(busy, waiting)))
-    )
-    for found in data.load_outcomes():
-        for flow in found.outcome["flows"]:
-            flow["rtt_mean_us"] = kernels_us
-    data.facts["client1"] = facts()
-    spec = {"name": "t", "kind": "http", "duration_ms": 10_000, "interval_ms": 100, "connections": connections}
-    data.spec = type(data.spec).read({**spec, "path": path, **more})
-    for number, sample in enumerate(data.samples["gateway"]):
-        idle = (2 - machine - softirq) * number
-        cpu_s = (machine * number, 0.0, softirq * number, 0.0, 0.0, 0.0, idle)
-        data.samples["gateway"][number] = sample._replace(cpu_s=cpu_s, cpus=2)
-    return data
-
-
-def test_a_server_that_was_asked_to_wait() -> None:
-    assert limit(closed_loop("/?delay=19.5ms", trip_ms=None, machine=1.9)) == (
-        LimitedBy.SERVER,
-        "20 requests at a time, of 20 ms each, are the rate of 1000/s; the server waited 19.5 ms of each, as the "
-        "request asked it to",
-    )
-    assert limit(closed_loop("/?size=10&delay=25ms", trip_ms=None))[0] is LimitedBy.UNKNOWN, (
-        "it answered before that time"
-    )
-    assert limit(closed_loop("/?delay=5ms", trip_ms=None))[0] is LimitedBy.UNKNOWN, "that is a quarter of its time"
-
-
-def test_a_server_whose_own_time_is_what_a_round_trip_is_not() -> None:
-    found, text = limit(closed_loop())
-    assert found is LimitedBy.SERVER
-    assert text.endswith(
-        "19.9 ms of each passed until the first byte, of which a round trip is 0.3 ms: the rest is the server's"
-    )
-
-
-def test_a_client_that_was_late_to_see_its_connections_opened_does_not_blame_the_path() -> None:
-    found, text = limit(closed_loop(trip_ms=8.0, kernels_us=300))
-    assert found is LimitedBy.SERVER
-    assert "a round trip is 0.3 ms" in text
-
-
-def test_requests_that_the_window_cuts_are_missing_from_the_rate() -> None:
-    assert limit(closed_loop(connections=22, longest_ms=900))[0] is LimitedBy.SERVER
-
-
-def test_a_server_that_takes_longer_than_a_full_machine_explains() -> None:
-    """Its generating threads waited 0.4 ms of a CPU for each answer, which took 19.9 ms."""
-    assert limit(closed_loop(machine=1.9, waiting=0.2))[0] is LimitedBy.SERVER
-
-
-def test_thread_that_waited_for_a_cpu_is_named_where_no_limit_is_known() -> None:
-    text = limit(closed_loop(trip_ms=None, waiting=0.2))[1]
-    assert text.endswith("at its end; a thread on client1 was ready to run and waited for a CPU 20 % of the time")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({"trip_ms": None}, id="the path's round trip is not known"),
-        pytest.param({"trip_ms": 8.0, "kernels_us": 7000}, id="the path takes a good part of the time"),
-        pytest.param({"first_ms": 10.0}, id="the answer's body takes half of the time"),
-        pytest.param({"connections": 22}, id="connections had no request a tenth of the time"),
-        pytest.param({"busy": 0.85}, id="the generator had hardly CPU to spare"),
-        pytest.param({"machine": 1.9, "waiting": 0.55}, id="the machine was full, and its threads waited for a CPU"),
-        pytest.param({"softirq": 0.6}, id="the kernel of the gateway was not idle"),
-    ],
-)
-def test_a_closed_loop_that_may_wait_for_something_else(changes: dict[str, Any]) -> None:
-    assert limit(closed_loop(**changes))[0] is not LimitedBy.SERVER
-
-
-@pytest.mark.parametrize(
-    ("busy", "waiting", "by", "how"),
-    [
-        (0.85, 0.0, LimitedBy.ANSWERING_SIDE, "85 % of the time of its flow, on a CPU"),
-        (0.3, 0.55, LimitedBy.ANSWERING_SIDE, "85 % of the time of its flow, 55 % of it waiting for a CPU"),
-        (0.4, 0.1, LimitedBy.UNKNOWN, ""),
-    ],
-)
-def test_an_answering_side_that_takes_most_of_a_transaction(
-    busy: float, waiting: float, by: LimitedBy, how: str
-) -> None:
-    data = steady_test("rr", receiver=load(thread(busy, waiting=waiting), side="peer"))
-    found, text = limit(data)
-    assert found is by
-    assert text.endswith(how)
-
-
-def test_a_load_with_a_rate_waits_for_no_server() -> None:
-    assert limit(closed_loop("/?delay=19.5ms", rate_per_s=2000.0))[0] is LimitedBy.OFFERED_RATE
-
-
-@pytest.mark.parametrize(
-    ("test", "delay_s"),
-    [
-        ({"path": "/?delay=250us"}, 250e-6),
-        ({"path": "/a?x=1&delay=1.5s"}, 1.5),
-        ({"path": "/?delay=5"}, None),
-        ({"path": "/"}, None),
-        ({"path": "/?delay=5ms", "urls": ["/a"]}, None),
-        ({"requests": [{"url": "http://[::1]:80/?delay=2ms"}]}, 0.002),
-        ({"requests": [{"url": "http://a/?delay=2ms"}, {"url": "http://a/"}]}, None),
-    ],
-)
-def test_the_delay_that_requests_ask_for(test: dict[str, Any], delay_s: float | None) -> None:
-    data = steady_test("http")
-    found = type(data.spec).read({"name": "t", "kind": "http", "duration_ms": 1000, **test}).asked_delay_s
-    assert found == (None if delay_s is None else pytest.approx(delay_s))

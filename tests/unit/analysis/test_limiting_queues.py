@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from made_journals import EPOCH_NS, S, observation, steady_test
+from made_journals import EPOCH_NS, S, load, observation, steady_test, thread
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import LimitedBy
+from leadline.analysis.model import Bound, LimitedBy, Verdict
 
 PACKETS_PER_S = 10_000
 
 
 def with_queue(
-    host: str, kind: str, dropped_per_s: int, *, backlog: int = 0, in_lab: bool = True, sent_bytes: int = 1_000_000
+    host: str,
+    kind: str,
+    dropped_per_s: int,
+    *,
+    backlog: int = 0,
+    in_lab: bool = True,
+    sent_bytes: int = 1_000_000,
+    data: TestData | None = None,
 ) -> TestData:
     """A test with a queue in front of the interface `wan` of a host, beside an interface with another load."""
-    data = steady_test()
+    data = data or steady_test()
     data.in_lab, data.link_bps = in_lab, 1e9 if in_lab else None
     for second in range(-1, 13):
         past = second + 2
@@ -119,3 +128,88 @@ def test_tunnel_whose_socket_is_not_read_in_time(
     if by is LimitedBy.GATEWAY:
         assert text.startswith(f"sockets on {host} dropped 2.0 % of the datagrams that arrived (2,")
         assert step(data).startswith(f"look first at the tunnel's socket on {host}")
+
+
+def flood(generator: float = 0.99, receiver: float = 0.3, lost: int = 9_950) -> TestData:
+    """Datagrams as fast as the generator can send them, of which most are lost."""
+    own, far = load(thread(generator)), load(thread(receiver), side="peer")
+    return steady_test("udp", received=10_000 - lost, generator=own, receiver=far)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind", "in_lab", "by"),
+    [
+        ("client1", "tbf", False, LimitedBy.LINK),
+        ("client1", "tbf", True, LimitedBy.LINK),
+        ("gateway", "fq_codel", True, LimitedBy.GATEWAY),
+        ("gateway", "tbf", False, LimitedBy.GATEWAY),
+    ],
+)
+@pytest.mark.parametrize("ends", [(0.99, 0.3), (0.6, 0.99)])
+def test_full_queue_comes_before_busy_ends_and_its_rate_is_no_bound(
+    host: str, kind: str, in_lab: bool, by: LimitedBy, ends: tuple[float, float]
+) -> None:
+    """As of a flood into a shaper, which drops 99.5 %."""
+    busy = analyse_test(flood(*ends))
+    assert busy.limit is not None and busy.limit.by in (LimitedBy.GENERATOR, LimitedBy.ANSWERING_SIDE)
+    assert busy.metrics["throughput_bps"].side is Bound.LEAST
+    found = analyse_test(with_queue(host, kind, 199 * PACKETS_PER_S, in_lab=in_lab, data=flood(*ends)))
+    assert found.limit is not None and found.limit.by is by
+    assert "dropped 99.5 % of the packets to send: it was full" in found.limit.evidence
+    rate = found.metrics["throughput_bps"]
+    assert (rate.side, rate.verdict) == (None, Verdict.VALID)
+
+
+@pytest.mark.parametrize(
+    ("dropped_per_s", "backlog", "by"),
+    [
+        (PACKETS_PER_S // 50, 0, LimitedBy.GENERATOR),
+        (PACKETS_PER_S // 50, 1, LimitedBy.LINK),
+        (PACKETS_PER_S // 4, 0, LimitedBy.LINK),
+    ],
+)
+def test_bursts_of_a_busy_generator_fill_no_queue(dropped_per_s: int, backlog: int, by: LimitedBy) -> None:
+    """It drops 2 % and is empty most of the time: a faster generator would bring more through."""
+    data = with_queue("client1", "tbf", dropped_per_s, backlog=backlog, data=flood())
+    found = analyse_test(data)
+    assert found.limit is not None and found.limit.by is by
+    is_bound = found.metrics["throughput_bps"].side is Bound.LEAST
+    assert is_bound == (by is LimitedBy.GENERATOR)
+
+
+def with_shaper(
+    host: str = "client1", kind: str = "tbf", *, held: float = 1.0, uneven: float = 0.0, direction: str = "up"
+) -> TestData:
+    """TCP into a shaper of 50 Mbit/s on an interface of a given host, sampled ten times a second, without drops."""
+    data = steady_test(generator=load(thread(0.99)))
+    data.spec = replace(data.spec, direction=direction)
+    for step in range(-10, 120):
+        sent = round(625_000 * (step + 10 + uneven * (step % 2)))
+        event = observation(EPOCH_NS + step * S // 10, interfaces={"wan": (0, sent)})
+        backlog = 100_000 if step % 100 < 100 * held else 0
+        row = {"packets": 400 * (step + 10), "drops": 0, "overlimits": 0, "backlog_bytes": backlog}
+        event["network"]["queues"] = [{"name": "wan", "kind": kind, **row}]
+        data.add(host, event)
+    return data
+
+
+@pytest.mark.parametrize("kind", ["tbf", "htb"])
+def test_shaper_of_the_senders_interface_is_named_with_its_rate(kind: str) -> None:
+    found = analyse_test(with_shaper(kind=kind))
+    assert found.limit is not None and found.limit.by is LimitedBy.LINK
+    text = f"the shaper ({kind}) of wan on client1 held packets 100 % of the time, and let out 50.0 Mbit/s"
+    assert found.limit.evidence == text
+    assert found.metrics["throughput_bps"].side is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(with_shaper(held=0.6), id="it was empty"),
+        pytest.param(with_shaper(uneven=0.5), id="packets left it unevenly, as delayed ones do"),
+        pytest.param(with_shaper(kind="fq"), id="no shaper"),
+        pytest.param(with_shaper(host="server"), id="the receiver's"),
+    ],
+)
+def test_queue_that_is_no_full_shaper_of_the_sender(data: TestData) -> None:
+    assert limit(data)[0] is LimitedBy.GENERATOR

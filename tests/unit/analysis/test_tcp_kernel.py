@@ -49,7 +49,7 @@ def values(data: TestData) -> dict[str, float | None]:
 
 def test_time_is_divided_among_what_the_sender_waited_for() -> None:
     found = values(with_kernel())
-    shares = [found[f"{name}_ratio"] for name in ("receiver_limited", "send_buffer_limited", "congestion_limited")]
+    shares = [found[f"{name}_ratio"] for name in ("receiver_limited", "send_buffer_limited", "path_limited")]
     assert shares == pytest.approx([0.6, 0.1, 0.2])
     assert found["sender_idle_ratio"] == pytest.approx(0.1)
 
@@ -123,7 +123,7 @@ def test_each_direction_has_its_own_use_of_the_line() -> None:
     [
         ({}, LimitedBy.RECEIVER_WINDOW),
         ({"receiver_limited_s": 1.0, "send_buffer_limited_s": 7.0}, LimitedBy.SEND_BUFFER),
-        ({"receiver_limited_s": 0.0}, LimitedBy.CONGESTION_WINDOW),
+        ({"receiver_limited_s": 0.0}, LimitedBy.PATH),
         ({"busy_s": 2.0, "receiver_limited_s": 1.0}, LimitedBy.SENDING_PROGRAM),
         ({"busy_s": None}, LimitedBy.UNKNOWN),
     ],
@@ -131,6 +131,41 @@ def test_each_direction_has_its_own_use_of_the_line() -> None:
 def test_most_of_the_time_names_the_limit(changes: dict[str, Any], by: LimitedBy) -> None:
     limit = analyse_test(with_kernel(changes)).limit
     assert limit is not None and limit.by is by
+
+
+@pytest.mark.parametrize(
+    ("window", "congestion", "rtt_us", "by"),
+    [
+        pytest.param(20_800, 15_000, 20_000, LimitedBy.RECEIVER_WINDOW, id="the rate is 96 % of window / RTT"),
+        pytest.param(26_000, 60_000, 20_000, LimitedBy.RECEIVER_WINDOW, id="77 %, below the congestion window"),
+        pytest.param(26_000, 20_500, 20_000, LimitedBy.PATH, id="77 %, above the congestion window"),
+        pytest.param(60_000, 90_000, 20_000, LimitedBy.PATH, id="a third of the window is under way"),
+        pytest.param(41_600, 60_000, 40_000, LimitedBy.PATH, id="the window is full of what waits in a queue"),
+        pytest.param(None, 60_000, 20_000, LimitedBy.PATH, id="the window is not known"),
+    ],
+)
+def test_window_that_a_pacing_sender_fills_is_the_limit(
+    window: int | None, congestion: int, rtt_us: int, by: LimitedBy
+) -> None:
+    """1 MB/s by BBR over an idle path of 19 ms: its kernel counts hardly any time as limited by the receiver."""
+    idle = {"receiver_limited_s": 0.3, "send_buffer_limited_s": 0.0, "busy_s": 10.0, "rtt_idle_us": 19_000}
+    data = with_kernel({**idle, "rtt_mean_us": rtt_us, "congestion_window_bytes": congestion})
+    for found in data.load_outcomes():
+        for row in found.outcome["flows"]:
+            row["receiver_tcp"] = {"receive_window_bytes": window}
+    limit = analyse_test(data).limit
+    assert limit is not None and limit.by is by
+    if by is LimitedBy.RECEIVER_WINDOW:
+        assert "of the receiver's window by the round-trip time, " in limit.evidence
+
+
+def test_short_send_buffer_is_no_full_window() -> None:
+    """What is under way is 80 % of the window; half of the time the send buffer held no more."""
+    sender = {"receiver_limited_s": 0.5, "send_buffer_limited_s": 4.5, "busy_s": 10.0, "rtt_idle_us": 19_000}
+    data = with_kernel({**sender, "rtt_mean_us": 20_000, "congestion_window_bytes": 60_000})
+    data.load_outcomes()[0].outcome["flows"][0]["receiver_tcp"] = {"receive_window_bytes": 25_000}
+    limit = analyse_test(data).limit
+    assert limit is not None and limit.by is not LimitedBy.RECEIVER_WINDOW
 
 
 @pytest.mark.parametrize(("key", "by"), [("asked_bps", LimitedBy.OFFERED_RATE), ("pacing_bps", LimitedBy.PACING)])

@@ -76,8 +76,8 @@ BATCHED = Reason(
     "single datagrams",
 )
 LIMIT = Limit(
-    LimitedBy.CONGESTION_WINDOW,
-    "the congestion window was full 59.2 % of the time, with 6 segments lost and sent again",
+    LimitedBy.PATH,
+    "the senders waited for the path 59.2 % of the time, with 6 segments lost and sent again",
 )
 NOTES = (WAKE_UP, BATCHED)
 VALIDITIES = {
@@ -97,7 +97,7 @@ KERNEL = {
     **dict.fromkeys(("rtt_idle_us", "rtt_max_us"), Metric(902.0, "us")),
     **dict.fromkeys(("congestion_window_bytes", "receive_window_bytes"), Metric(3.31e6, "bytes")),
     **dict.fromkeys(("pacing_bps", "delivery_bps"), Metric(31.7e9, "bit/s")),
-    **dict.fromkeys(("receiver_limited_ratio", "congestion_limited_ratio", "sender_idle_ratio"), Metric(0.4, "ratio")),
+    **dict.fromkeys(("receiver_limited_ratio", "path_limited_ratio", "sender_idle_ratio"), Metric(0.4, "ratio")),
     **dict.fromkeys(("zerocopy_copied_ratio", "zerocopy_fallback_ratio"), Metric(0.4, "ratio")),
     **dict.fromkeys(("tcp_efficiency_ratio", "buffer_delay_ratio", "line_use_ratio"), Metric(0.9, "ratio")),
     "out_of_order": Metric(40.0, "count"),
@@ -239,7 +239,7 @@ def test_figures_at_the_end_of_a_run_have_the_limits_of_valid_results_only() -> 
     valid, disturbed = (
         "\n".join(lines(*run_summary(disturbed_run(VALIDITIES[name])))) for name in ("valid", "disturbed")
     )
-    assert "✓ valid, congestion window" in valid and "! disturbed, congestion window" not in disturbed
+    assert "✓ valid, path" in valid and "! disturbed, path" not in disturbed
 
 
 def test_run_counts_the_causes_that_it_does_not_name() -> None:
