@@ -30,7 +30,7 @@ from leadline.analysis.model import (
     Verdict,
 )
 from leadline.analysis.outages import outage_in
-from leadline.analysis.ratio_words import TIMES_FROM, comparative, effect_of, share_text
+from leadline.analysis.ratio_words import TIMES_FROM, bounded_ratio, comparative, effect_of, is_exact, share_text
 from leadline.analysis.repeats import comparable
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.searches import NO_RATE_HELD
@@ -390,17 +390,10 @@ def _lead(summary: Summary) -> Metric:
 def _bounded_ratio(lead: Metric, base: Metric, why: str) -> _Ratio:
     """The ratio of figures of which one is a bound, or that have no repeat in common."""
     assert lead.value is not None and base.value is not None
-    sure, base_sure = (one.verdict is Verdict.VALID and one.side is None for one in (lead, base))
-    if sure and base_sure and base.value > 0:
+    if is_exact(lead) and is_exact(base) and base.value > 0:
         return _Ratio(lead.value / base.value, why=why)
-    if lead.is_least and base_sure and (most := base.high or base.value) > 0:
-        least = lead.value if lead.low is None else lead.low
-        return _Ratio(least / most, bound=Bound.LEAST, why=why) if least > 0 else _Ratio(why=why)
-    if sure and base.is_least:
-        least = base.value if base.low is None else base.low
-        most = lead.value if lead.high is None else lead.high
-        return _Ratio(most / least, bound=Bound.MOST, why=why) if least > 0 else _Ratio(why=why)
-    return _Ratio(why=why)
+    value, bound = bounded_ratio(lead, base)
+    return _Ratio(value, bound=bound, why=why)
 
 
 def _amount(metric: Metric, counted: str | None, repeats: int) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from leadline.analysis.comparison import chosen_metrics, compare_results
 from leadline.analysis.cross_check_model import Ratio
-from leadline.analysis.model import RunAnalysis, Summary, TestResult
+from leadline.analysis.model import Bound, RunAnalysis, Summary, TestResult
+from leadline.analysis.ratio_words import bounded_ratio
 
 
 def with_ratios(
@@ -22,7 +23,9 @@ def with_ratios(
         for result in trial.tests:
             if result.status == "done":
                 results.setdefault((result.case, result.test), []).append(result)
+    known = {(one.case, one.test): one for one in analysis.summaries}
     summaries = tuple(_with_ratios(one, baselines.get(one.case), results, margin, named) for one in analysis.summaries)
+    summaries = tuple(_with_bounds(one, known.get((one.baseline or "", one.test))) for one in summaries)
     return replace(analysis, summaries=summaries, baselines=dict(baselines))
 
 
@@ -43,3 +46,15 @@ def _with_ratios(
         if compared is not None:
             ratios[name] = Ratio(compared.ratio, compared.low, compared.high, compared.word, compared.reason)
     return replace(summary, baseline=baseline, ratios=ratios)
+
+
+def _with_bounds(summary: Summary, baseline: Summary | None) -> Summary:
+    """The summary with the bounds of those ratios that have no value because one of the two figures is a bound."""
+    ratios = dict(summary.ratios)
+    for name, ratio in summary.ratios.items():
+        own, base = summary.metrics.get(name), baseline.metrics.get(name) if baseline is not None else None
+        if ratio.value is None and own is not None and base is not None:
+            end, side = bounded_ratio(own, base)
+            low, high = (end if side is one else None for one in (Bound.LEAST, Bound.MOST))
+            ratios[name] = replace(ratio, low=low, high=high)
+    return replace(summary, ratios=ratios)

@@ -15,9 +15,9 @@ Bounded = tuple[float | None, float | None, float | None]
 class Ratio:
     """A figure by that of the baseline: the ratio of the means over the repeats, with its 95 % interval."""
 
-    value: float | None  # The figure divided by the baseline's; null if unknown.
-    low: float | None  # Lower bound at 95 %; null if unknown.
-    high: float | None  # Upper bound at 95 %; null if unknown.
+    value: float | None  # The figure divided by the baseline's; null if unknown, or known as a bound.
+    low: float | None  # Lower bound at 95 %, alone of a ratio that is at least this; null if unknown.
+    high: float | None  # Upper bound at 95 %, alone of a ratio that is at most this; null if unknown.
     word: Comparison  # What that says: faster, slower, equivalent or cannot tell.
     reason: str | None = None
     """Why the word is `cannot tell`; None for the other words."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from leadline.analysis.model import Bound
+from leadline.analysis.model import Bound, Metric, Verdict
 from leadline.statistics import Comparison
 
 TIMES_FROM = 2
@@ -58,3 +58,23 @@ def effect_of(value: float | None, low: float | None, high: float | None, side: 
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else -math.inf
+
+
+def is_exact(figure: Metric) -> bool:
+    """Whether a figure is valid, and no bound."""
+    return figure.verdict is Verdict.VALID and figure.side is None
+
+
+def bounded_ratio(lead: Metric, base: Metric) -> tuple[float | None, Bound | None]:
+    """The bound of the ratio of two figures, one of which is at least what it says, and its side; None if the other one
+    is no exact figure."""
+    if lead.value is None or base.value is None:
+        return None, None
+    if lead.is_least and is_exact(base) and (most := base.high or base.value) > 0:
+        least = lead.value if lead.low is None else lead.low
+        return (least / most, Bound.LEAST) if least > 0 else (None, None)
+    if is_exact(lead) and base.is_least:
+        least = base.value if base.low is None else base.low
+        most = lead.value if lead.high is None else lead.high
+        return (most / least, Bound.MOST) if least > 0 else (None, None)
+    return None, None

@@ -30,7 +30,7 @@ class RatioCell:
 
 def ratio_text(ratio: Ratio) -> str:
     """`0.213 ▼`: the ratio and the mark of its word."""
-    return f"{quantities.number(ratio.value)} {MARKS[ratio.word]}"
+    return f"{_number(ratio)} {MARKS[ratio.word]}"
 
 
 def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
@@ -38,7 +38,7 @@ def ratio_cell(summary: Summary, metric: str) -> RatioCell | None:
     ratio = summary.ratios.get(metric)
     if ratio is None:
         return None
-    return RatioCell(quantities.number(ratio.value), _interval(ratio), ratio.word.value, ratio.reason or "")
+    return RatioCell(_number(ratio), _interval(ratio), ratio.word.value, ratio.reason or "")
 
 
 def ratios_table(analysis: RunAnalysis) -> RenderableType:
@@ -54,10 +54,8 @@ def ratios_table(analysis: RunAnalysis) -> RenderableType:
     for summary in analysis.summaries:
         for metric, ratio in summary.ratios.items():
             word = Text(f"{MARKS[ratio.word]} {ratio.word.value}", style=TONES[ratio.word])
-            if ratio.value is not None:
-                table.add_row(
-                    summary.case, summary.test, metric, quantities.number(ratio.value), _interval(ratio), word
-                )
+            if (ratio.value, ratio.low, ratio.high) != (None, None, None):
+                table.add_row(summary.case, summary.test, metric, _number(ratio), _interval(ratio), word)
             if ratio.reason:
                 reasons.setdefault(ratio.reason, []).append(f"{summary.case} {summary.test} {metric}")
     baselines = ", ".join(dict.fromkeys(analysis.baselines.values()))
@@ -74,6 +72,16 @@ def _notes(reasons: dict[str, list[str]]) -> list[str]:
         rest = len(where) - _MOST_NAMED
         lines.append(f"{reason}: {', '.join(where[:_MOST_NAMED])}{f' and {rest} more' if rest > 0 else ''}")
     return lines
+
+
+def _number(ratio: Ratio) -> str:
+    """`0.213`, or the bound of a ratio of which only one is known: `≥ 0.48`."""
+    if ratio.value is not None:
+        return quantities.number(ratio.value)
+    known = [
+        f"{sign} {quantities.number(end)}" for sign, end in (("≥", ratio.low), ("≤", ratio.high)) if end is not None
+    ]
+    return known[0] if known else quantities.number(None)
 
 
 def _interval(ratio: Ratio) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.answers import answers_of
+from leadline.analysis.baseline_ratios import with_ratios
 from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
     Answer,
@@ -29,6 +30,7 @@ from leadline.analysis.model import (
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import NO_RATE_HELD
 from leadline.analysis.validity import ENDS_FULL
+from leadline.report.ratios import ratio_text
 
 MBIT = 1e6
 OF_GATEWAY = Limit(
@@ -104,6 +106,10 @@ def test_gateway_whose_ends_had_no_cpu_left_carries_at_least_this_share() -> Non
         "OpenVPN carries at least 48 %" in tunnel.sentence and "the CPUs of the ends are the limit" in tunnel.sentence
     )
     assert tunnel.next_step == ADVICE[ENDS_FULL]
+    run = run_of([*ROUTE, *openvpn], [summary(ROUTE), summary(openvpn)])
+    ratio = with_ratios(run, {"c02": "c01"}, 0.05, ()).summaries[1].ratios["throughput_bps"]
+    assert (ratio.value, ratio.high) == (None, None) and ratio.low == pytest.approx(0.485, abs=0.005)
+    assert ratio_text(ratio) == f"≥ {ratio.low:.3f} ?"
     [_, both] = answers(trials("c01", "route", [950 * MBIT] * 3, limit=ENDS, **BY_ENDS), openvpn)
     assert "is not known" in both.sentence and "the CPUs of the ends had no time left" in both.sentence
 
