@@ -1,7 +1,8 @@
 """Which figures other work cannot have changed, by how long the load's threads waited for a CPU.
 
 Other work takes CPU time from a thread while that thread is ready to run and waits; the kernel counts these waits to
-the nanosecond. Where both ends name them and no gateway lies between, they bound what other work did: a rate without
+the nanosecond. Where both ends name them and no gateway lies between, they bound what other work did, and otherwise the
+time in which any task of the machines waited: a rate without
 them would be higher by their share of the time at most, and a percentile can only have moved if they are at least as
 long as what the operations next to it would have had to be delayed by. CPUs that others keep awake are another matter,
 which the verdict's scope has. Pure.
@@ -16,7 +17,7 @@ import numpy as np
 
 from leadline.analysis import disturbance
 from leadline.analysis.histograms import Histogram
-from leadline.analysis.host_metrics import neighbours
+from leadline.analysis.host_metrics import machine_samples, neighbours
 from leadline.analysis.metrics import received_units, sum_of_flows
 from leadline.analysis.model import Metric
 from leadline.analysis.own_cpu import SERVER
@@ -73,9 +74,37 @@ def _is_percentile_unmoved(times: Histogram, percentile: float, delay_us: float)
 
 
 def _waits(evidence: Evidence) -> _Waits | None:
-    """The waits of both ends; None where one is not known, or where a gateway or a tunnel has waits of its own."""
+    """The waits of both ends, or of all that ran on their machines; None where neither is known, or of a fleet."""
+    if evidence.data.fleet_reports() or not evidence.data.load_outcomes():
+        return None
+    return _waits_of_threads(evidence) or _waits_of_machines(evidence)
+
+
+def _waits_of_machines(evidence: Evidence) -> _Waits | None:
+    """The time in which any task of the machines waited for a CPU, gateways included, as the kernel keeps it (PSI)."""
+    data, window = evidence.data, evidence.window
+    if window is None or not data.samples:
+        return None
+    share = delay_us = 0.0
+    for hosts in disturbance.machines(data):
+        samples = machine_samples(data, hosts[0])
+        known = [(one.t_ns, one.cpu_stalled_s) for one in samples if one.cpu_stalled_s is not None]
+        before = [one for one in known if one[0] <= window.start_ns][-1:]
+        after = [one for one in known if one[0] >= window.end_ns][:1]
+        if not before or not after or not samples[-1].cpus:
+            return None
+        # It is a mean over CPUs: one of them may have had all of it.
+        stalled_s = samples[-1].cpus * (after[0][1] - before[0][1])
+        share += stalled_s * 1e9 / (after[0][0] - before[0][0])
+        delay_us += 1e6 * stalled_s * _in_flight(evidence, 1)
+    return _Waits(share, delay_us)
+
+
+def _waits_of_threads(evidence: Evidence) -> _Waits | None:
+    """The waits of the load's threads; None where those of one end are not known, or where a gateway or a tunnel has
+    waits of its own."""
     data = evidence.data
-    if data.sut_processes or data.fleet_reports() or any(host in GATEWAYS for host in data.samples):
+    if data.sut_processes or any(host in GATEWAYS for host in data.samples):
         return None
     longest, delay_us = 0.0, 0.0
     for found in data.load_outcomes():
@@ -90,7 +119,7 @@ def _waits(evidence: Evidence) -> _Waits | None:
         for load in loads:
             waited_s = sum(thread.get("runnable_wait_s") or 0.0 for thread in load["threads"])
             delay_us += 1e6 * waited_s * _in_flight(evidence, len(load["threads"]))
-    return _Waits(longest, delay_us) if data.load_outcomes() else None
+    return _Waits(longest, delay_us)
 
 
 def _shares(load: records.LoadReport) -> Iterator[float | None]:

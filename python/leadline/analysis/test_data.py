@@ -132,6 +132,8 @@ class HostSample(NamedTuple):
     """Time since boot that each CPU was idle, or a hypervisor took; by the CPU's number."""
     busiest_threads: tuple[ThreadUse, ...] = ()
     """Of each process of several threads, the one that used the most CPU time since the sample before that has one."""
+    cpu_stalled_s: float | None = None
+    """Time since boot in which a task of the machine was ready to run and waited (PSI); None in samples without it."""
 
     @classmethod
     def read(cls, event: records.ObservationEvent, offset_ns: int) -> HostSample:
@@ -178,6 +180,7 @@ class HostSample(NamedTuple):
                     if (busiest := row.get("busiest_thread"))
                 ]
             ),
+            cpu_stalled_s=_cpu_stalled_s(machine) if machine else None,
         )
 
 
@@ -198,6 +201,11 @@ def _heat_throttles(machine: Mapping[str, Any]) -> tuple[int, int] | None:
     cores = [row["core_throttles"] for row in clocks if row.get("core_throttles") is not None]
     packages = [row["package_throttles"] for row in clocks if row.get("package_throttles") is not None]
     return (sum(cores), max(packages, default=0)) if cores or packages else None
+
+
+def _cpu_stalled_s(machine: Mapping[str, Any]) -> float | None:
+    stalled_us = ((machine.get("pressure") or {}).get("cpu") or {}).get("some_us")
+    return None if stalled_us is None else stalled_us / 1e6
 
 
 def _datagrams(udp: Mapping[str, Any] | None) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ fifth for the system; the fifth opened a connection for each request, which its 
 
 
 @pytest.mark.parametrize("step", BANK)
-def test_bank_whose_tool_was_the_limit_is_told_so_in_two_of_its_five_steps(step: int) -> None:
+def test_tool_is_named_in_two_of_the_five_steps_of_a_bank(step: int) -> None:
     users, rate_per_s, response_s, waits = BANK[step]
     found = findings(users, rate_per_s, response_s, has_think_time=False)
     assert [(verdict, reason.code) for verdict, reason in found] == [

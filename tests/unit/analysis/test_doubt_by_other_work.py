@@ -127,6 +127,38 @@ def test_figures_that_hold_beside_a_tenth_of_other_load_are_valid() -> None:
     assert not [one for one in off if one[2] is Verdict.VALID]
 
 
+@pytest.mark.parametrize(
+    ("stalled", "p50", "rate"),
+    [
+        (0.0, Verdict.VALID, Verdict.VALID),
+        (0.0005, Verdict.VALID, Verdict.VALID),
+        (0.004, Verdict.DISTURBED, Verdict.VALID),
+        (0.2, Verdict.DISTURBED, Verdict.DISTURBED),
+        (None, Verdict.DISTURBED, Verdict.DISTURBED),
+    ],
+)
+def test_machine_on_which_no_task_waited_doubts_nothing_behind_a_gateway(
+    stalled: float | None, p50: Verdict, rate: Verdict
+) -> None:
+    """The gateway's own waits are not known: those of all tasks of the machine are, as a share of the time."""
+    data, _ = requests("rr", None, 0.0, np.random.default_rng(1))
+    data.samples["gateway"] = data.samples["client1"]
+    data.facts["gateway"] = data.facts["client1"]
+    data.in_lab = True
+    for host, samples in data.samples.items():
+        data.samples[host] = [
+            one._replace(
+                cgroup_s=0.1 * second,
+                cpu_stalled_s=None if stalled is None else stalled * second if host != "server" else 0.0,
+            )
+            for second, one in enumerate(samples)
+        ]
+    found = analyse_test(data)
+    assert "other-work" in [reason.code for reason in found.validity.reasons]
+    assert found.metrics["latency_p50_us"].verdict is p50
+    assert found.metrics["transactions_per_s"].verdict is rate
+
+
 @pytest.mark.parametrize(("carried", "is_valid"), [(0.985, True), (0.9, False)])
 def test_rate_that_its_link_explains_is_no_lower_bound(carried: float, is_valid: bool) -> None:
     """Although its threads waited for a CPU for a tenth of the time; its CPU figures are doubted all the same."""
