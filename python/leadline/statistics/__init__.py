@@ -26,6 +26,7 @@ from leadline.statistics.quantiles import (
 from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts, share_of_total, total_of_none
+from leadline.statistics.slow_shifts import SlowShift, slow_loss
 from leadline.statistics.stopping import stopping_confidence
 from leadline.statistics.truncation import Truncation, warm_up_end
 
@@ -38,6 +39,7 @@ __all__ = [
     "Line",
     "PowerLaw",
     "Scalability",
+    "SlowShift",
     "Truncation",
     "change_points",
     "compare",
@@ -58,6 +60,7 @@ __all__ = [
     "scalability",
     "share_of_counts",
     "share_of_total",
+    "slow_loss",
     "stopping_confidence",
     "t_quantile",
     "total_of_none",
