@@ -23,7 +23,7 @@ from leadline.statistics.quantiles import (
     quantile_of_buckets,
     quantile_of_values,
 )
-from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
+from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means, with_slow_changes
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts, share_of_total, total_of_none
 from leadline.statistics.slow_shifts import SlowShift, slow_loss
@@ -65,4 +65,5 @@ __all__ = [
     "t_quantile",
     "total_of_none",
     "warm_up_end",
+    "with_slow_changes",
 ]
