@@ -35,6 +35,7 @@ ADVICE: dict[str, str] = {
     "link-outage": _LINK,
     "machine-saturated": "use separate machines, or a rate (rate) below this machine's limit",
     "generator-limited-trials": "use more threads or generating hosts; the rate found is a lower bound",
+    "few-samples": "search longer trials (-d, or duration), or for a lower percentile",
     "highest-rate-held": "use more threads or generating hosts, to offer more than the path carries",
     "search-budget": "keep other work off the hosts, and use longer trials (duration): the same rate had both outcomes",
     "trials-disturbed": "stop what else runs on the machine, and search again; the rate found is a lower bound",

@@ -6,6 +6,7 @@ next rate. Read docs/search.md first. Pure.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,12 +24,21 @@ from leadline.analysis.validity import (
     leftover,
 )
 from leadline.errors import InputError
+from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import Target
+from leadline.statistics.monotone import slope_at_end
 
 QUEUE_SHARE = 0.05
 """If a server serves this share less than what arrives, its clients count as queueing."""
 QUEUE_LEAST_MS = 50.0
 """The delay that a busy host alone may add to connecting."""
+
+SAMPLES_BEYOND = 7
+"""Values beyond a percentile that a trial needs, expected ones: with fewer, a single odd value decides. 700 for p99."""
+GROWTH_LEAST = 1e-4
+"""Of the time: what latency grows by less is no queue that grows, whatever the order of its values."""
+GROWTH_SHARE_LEAST = 0.1
+"""Of the latency at the beginning, that it grows by in the whole trial at least."""
 
 UNSENT_SHARE = 0.01
 """A sender that leaves out more than this share of what was due did not offer the rate."""
@@ -70,6 +80,19 @@ class Conditions:
         """The figures in the conditions, each once."""
         return tuple(dict.fromkeys(target.metric for target in self.targets))
 
+    @property
+    def samples(self) -> int:
+        """How many operations a trial needs for its percentiles; 0 without one."""
+        return max((samples_of(target.metric) for target in self.targets), default=0)
+
+
+def samples_of(metric: str) -> int:
+    """How many values a percentile needs in a trial; 0 for other figures."""
+    asked = histogram_of(metric)
+    if asked is None:
+        return 0
+    return math.ceil(SAMPLES_BEYOND * 100 / min(asked.percentile, 100 - asked.percentile) - 1e-6)
+
 
 def judge_trial(
     conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float, connections: int
@@ -77,17 +100,21 @@ def judge_trial(
     """Judge the result of one trial of requests.
 
     Requests that were due and not sent are a backlog. At most one request per connection may be left at the end; a
-    longer backlog has been growing. Failed requests make the trial fail if no condition is about them.
+    longer backlog has been growing, and so has one that made latency grow until the end. Failed requests make the
+    trial fail if no condition is about them.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     due = rate_per_s * duration_s
-    against = [
-        *_unmet(conditions, result.metrics),
+    unmet = _unmet(conditions, result.metrics)
+    others = [
         *_undone(conditions, figures, connections),
+        *_growth(result),
         *_doubts(result.validity, is_sparse=due < connections),
     ]
+    against = [*unmet.values(), *others]
     limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
     answered = (figures.get("requests_per_s") or 0.0) * duration_s
+    few = not others and _has_few_samples(conditions, unmet, result.metrics, due)
     if against:
         whose = [text for code, text in limits.items() if code != "unsent"]
         why = "; ".join([*against, *whose])
@@ -99,10 +126,11 @@ def judge_trial(
         holds=not against,
         generator_limited=bool(limits) or _is_doubted(conditions, result),
         answered_share=min(1.0, answered / due) if due > 0 else 0.0,
-        why=why,
+        why=f"{why}; {_few_said(conditions, due)}" if few else why,
         metrics={name: figures.get(name) for name in ("requests_per_s", *conditions.metrics)},
         connections_busy=any(note.code == CONNECTIONS_BUSY for note in result.validity.notes),
         disturbed=_is_disturbed(result),
+        few_samples=few,
     )
 
 
@@ -116,11 +144,14 @@ def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: flo
     due, sent = rate_per_s * duration_s, figures.get("sent") or 0.0
     short = sent < (1 - UNSENT_SHARE) * due
     link_full = result.limit is not None and result.limit.by is LimitedBy.LINK
-    against = [*_unmet(conditions, result.metrics), *_doubts(result.validity, is_sparse=False)]
+    unmet = _unmet(conditions, result.metrics)
+    others = [*_doubts(result.validity, is_sparse=False)]
     if short:
-        against.append(f"{sent:.0f} of {due:.0f} datagrams that were due were sent")
+        others.append(f"{sent:.0f} of {due:.0f} datagrams that were due were sent")
+    against = [*unmet.values(), *others]
     limits = {reason.code: reason.text for reason in result.validity.reasons if reason.code in GENERATOR_REASONS}
     arrived = figures.get("received") or 0.0
+    few = not others and _has_few_samples(conditions, unmet, result.metrics, due)
     if against:
         why = "; ".join([*against, *limits.values()])
     else:
@@ -131,9 +162,10 @@ def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: flo
         holds=not against,
         generator_limited=not link_full and (short or bool(limits) or _is_doubted(conditions, result)),
         answered_share=min(1.0, arrived / due) if due > 0 else 0.0,
-        why=why,
+        why=f"{why}; {_few_said(conditions, due)}" if few else why,
         metrics={name: figures.get(name) for name in ("packets_per_s", *conditions.metrics)},
         disturbed=_is_disturbed(result),
+        few_samples=few,
     )
 
 
@@ -161,7 +193,7 @@ def judge_fleet(
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     queue = [] if queues else list(_queue(figures, duration_s))
-    against = [*_unmet(conditions, result.metrics), *queue, *_doubts(result.validity, is_sparse=False)]
+    against = [*_unmet(conditions, result.metrics).values(), *queue, *_doubts(result.validity, is_sparse=False)]
     bad = figures.get("unconfigured_ratio")
     if not against and bad and not _OF_CLIENTS & set(conditions.metrics):
         against.append(f"unconfigured_ratio is {_said(bad)}")
@@ -197,17 +229,60 @@ def _queue(figures: dict[str, float | None], duration_s: float) -> Iterator[str]
         )
 
 
-def _unmet(conditions: Conditions, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Conditions that do not hold or may not hold: of a lower bound, only 'not below' is known."""
-    for target in conditions.targets:
-        metric = metrics.get(target.metric)
-        value = metric.value if metric is not None else None
-        if metric is None or value is None:
-            yield f"{target.metric} has no samples"
-        elif metric.censored and not (target.op in (">", ">=") and target.met_by(value)):
-            yield f"{target.metric} is at least {_said(value)}, and may not be {target.op} {_said(target.value)}"
-        elif not target.met_by(value):
-            yield f"{target.metric} {_said(value)} is not {target.op} {_said(target.value)}"
+def _unmet(conditions: Conditions, metrics: Mapping[str, Metric]) -> dict[Target, str]:
+    """Conditions that do not hold or may not hold, and why: of a lower bound, only 'not below' is known."""
+    found = {target: _miss(target, metrics.get(target.metric)) for target in conditions.targets}
+    return {target: text for target, text in found.items() if text is not None}
+
+
+def _miss(target: Target, metric: Metric | None) -> str | None:
+    value = metric.value if metric is not None else None
+    if metric is None or value is None:
+        return f"{target.metric} has no samples"
+    if metric.censored and not (target.op in (">", ">=") and target.met_by(value)):
+        return f"{target.metric} is at least {_said(value)}, and may not be {target.op} {_said(target.value)}"
+    if not target.met_by(value):
+        return f"{target.metric} {_said(value)} is not {target.op} {_said(target.value)}"
+    return None
+
+
+def _has_few_samples(
+    conditions: Conditions, unmet: Mapping[Target, str], metrics: Mapping[str, Metric], due: float
+) -> bool:
+    """Whether percentiles of too few values decide: a trial that holds has one in its conditions; of one that does not,
+    all conditions that are unmet are about such, and their intervals do not miss them."""
+    few = {target for target in conditions.targets if round(due) < samples_of(target.metric)}
+    if not unmet:
+        return bool(few)
+    return few.issuperset(unmet) and not any(_is_missed_for_sure(one, metrics.get(one.metric)) for one in unmet)
+
+
+def _few_said(conditions: Conditions, due: float) -> str:
+    return f"{due:.0f} samples are too few, {conditions.samples} are needed"
+
+
+def _is_missed_for_sure(target: Target, metric: Metric | None) -> bool:
+    """Whether even the better end of the figure's interval misses the target."""
+    end = None if metric is None else metric.high if target.op in (">", ">=") else metric.low
+    return end is not None and not target.met_by(end)
+
+
+def _growth(result: TestResult) -> Iterator[str]:
+    """Whether latency still grew at the end: then a queue grows, and what holds now will not hold later."""
+    known = [
+        ((one.start_s + one.end_s) / 2, latency_us / 1e6)
+        for one in result.intervals
+        if one.in_window and (latency_us := one.values.get("latency_p50_us")) is not None
+    ]
+    if len(known) < 2:
+        return
+    times_s, latencies_s = zip(*known, strict=True)
+    step_s = (times_s[-1] - times_s[0]) / (len(known) - 1)
+    slope_s = slope_at_end(latencies_s)
+    if slope_s is None or slope_s < GROWTH_LEAST * step_s:
+        return
+    if slope_s * (len(known) - 1) >= GROWTH_SHARE_LEAST * latencies_s[0]:
+        yield f"latency still grew at the end, its median by {1000 * slope_s / step_s:.3g} ms in each second"
 
 
 def _undone(conditions: Conditions, figures: dict[str, float | None], connections: int) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from leadline.analysis.interleaving import Order, order_of
 from leadline.analysis.ladder_comparison import compare_ladders
 from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.machine_rules import is_judged_without
@@ -24,7 +25,7 @@ from leadline.analysis.searches import FOUND_PER_S, SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
 from leadline.quantities import counted
-from leadline.statistics import Comparison, Estimate, compare, ratio_of_means
+from leadline.statistics import Comparison, Estimate, compare, ratio_of_means, with_slow_changes
 from leadline.statistics.estimate import CONFIDENCE
 from leadline.statistics.ratios import LEAST_REPEATS, too_few
 
@@ -127,6 +128,8 @@ class ComparedRuns:
     differences: tuple[Difference, ...]
     missing: tuple[str, ...]
     """Tests of one side that the other does not have."""
+    not_interleaved: str | None = None
+    """How the two were measured, if not in turn: intervals then allow for slow changes of the machine."""
 
     @property
     def blocking(self) -> tuple[Difference, ...]:
@@ -143,8 +146,10 @@ def compare_sides(
     # What made both sides end their repeats cancels in pairs.
     confidence = CONFIDENCE if paired else max(baseline.confidence, candidate.confidence)
     shared = [key for key in first if key in second]
+    all_of = [[one for results in found.values() for one in results] for found in (first, second)]
+    order = None if paired else order_of((baseline.label, candidate.label), *all_of)
     compared = (
-        _compared(key, name, first[key], second[key], margin=margin, paired=paired, confidence=confidence)
+        _compared(key, name, first[key], second[key], margin=margin, order=order, paired=paired, confidence=confidence)
         for key in shared
         for name in chosen_metrics(first[key][0].kind, metrics)
         if metrics or any(result.value(name) is not None for result in (*first[key], *second[key]))
@@ -160,6 +165,7 @@ def compare_sides(
         figures=tuple(figures),
         differences=() if paired else tuple(_differences(baseline, candidate, shared)),
         missing=tuple(missing),
+        not_interleaved=None if order is None else order.text,
     )
 
 
@@ -191,6 +197,7 @@ def _compared(
     *,
     margin: float,
     paired: bool,
+    order: Order | None = None,
     confidence: float = CONFIDENCE,
 ) -> ComparedFigure | None:
     better = better_of(first[0].kind, metric)
@@ -203,7 +210,7 @@ def _compared(
     if paired and all(one.values for one in common):
         sides = common
     unit = next(result.metrics[metric].unit for result in first if metric in result.metrics)
-    estimate, reason = _ratio(*sides, paired, confidence)
+    estimate, reason = _ratio(*sides, paired, confidence, order)
     word = Comparison.CANNOT_TELL
     if estimate is not None and estimate.low is not None:
         word = compare(estimate, margin=margin, higher_is_better=better is not Better.LOWER)
@@ -323,7 +330,11 @@ def _common(baseline: _Repeats, candidate: _Repeats) -> tuple[_Repeats, _Repeats
 
 
 def _ratio(
-    baseline: _Repeats, candidate: _Repeats, paired: bool, confidence: float = CONFIDENCE
+    baseline: _Repeats,
+    candidate: _Repeats,
+    paired: bool,
+    confidence: float = CONFIDENCE,
+    order: Order | None = None,
 ) -> tuple[Estimate | None, str]:
     """The ratio of the means with its interval, and why there is none."""
     sides = _common(baseline, candidate) if paired else (baseline, candidate)
@@ -344,6 +355,9 @@ def _ratio(
     if not any(first.values()):
         return None, f"{doubts}the baseline is 0: there is no ratio to it"
     estimate = ratio_of_means(list(first.values()), list(second.values()), paired=paired, confidence=confidence)
+    if order is not None:
+        before, after = ([side[number] for number in sorted(side)] for side in (first, second))
+        estimate = with_slow_changes(estimate, before, after, order.load_change)
     estimate = widened(estimate, (first, second), [one.open_factors for one in sides])
     return estimate, f"{doubts}{estimate.reason or ''}".removesuffix("; ")
 

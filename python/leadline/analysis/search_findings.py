@@ -28,6 +28,14 @@ class Trial:
     """Whether many requests waited for a free connection. More connections may reach a higher rate."""
     disturbed: bool = False
     """Whether something else used the machine: without it the trial might have held."""
+    few_samples: bool = False
+    """Whether a percentile of too few samples decided, whose interval does not miss its condition. A trial that does
+    not hold then says nothing about the server."""
+
+    @property
+    def is_no_bound(self) -> bool:
+        """Whether it says nothing about the server if it does not hold."""
+        return self.generator_limited or self.few_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,7 @@ class SearchFindings:
 
     conditions: str  # What has to hold, as the plan has it.
     ending: str
-    """found, generator-limited, all-held, none-held, budget, interrupted or failed."""
+    """found, generator-limited, few-samples, all-held, none-held, budget, interrupted or failed."""
     low_per_s: float | None
     """The highest rate at which the conditions held, below every rate that failed."""
     high_per_s: float | None

@@ -22,7 +22,14 @@ SEARCHED = frozenset({FOUND_PER_S, FOUND_BPS})
 NO_RATE_HELD = "no-rate-held"
 """The note on a search whose lowest rate failed: it has no rate, which is its result."""
 
-_LEAST = frozenset({"generator-limited", "all-held"})
+FEW_SAMPLES = "few-samples"
+"""The reason against a rate above which trials failed by too few samples."""
+FEW_SAMPLES_TEXT = (
+    "above the rate that holds a percentile missed its condition in trials of too few samples to tell: the upper bound "
+    "is unknown"
+)
+
+_LEAST = frozenset({"generator-limited", FEW_SAMPLES, "all-held"})
 _CUT_SHORT = frozenset({"budget", "interrupted", "failed"})
 
 
@@ -120,7 +127,7 @@ def _limit(found: SearchFindings, loads: Sequence[tuple[Trial, TestResult]], of_
     failed = [
         (trial, one)
         for trial, one in reversed(loads)
-        if trial.rate_per_s == found.high_per_s and not trial.holds and not trial.generator_limited
+        if trial.rate_per_s == found.high_per_s and not trial.holds and not trial.is_no_bound
     ]
     limits = [one.limit for _, one in failed if one.limit is not None]
     limit = next((one for one in limits if one.by is not LimitedBy.OFFERED_RATE), of_whole)
@@ -163,6 +170,8 @@ def _reasons(found: SearchFindings) -> Iterator[Reason]:
     if found.ending == "generator-limited":
         text = f"above the rate that holds the generator was at its limit or late: the path's limit is unknown{high}"
         yield Reason("generator-limited-trials", text, Verdict.GENERATOR_LIMITED)
+    elif found.ending == FEW_SAMPLES:
+        yield Reason(FEW_SAMPLES, FEW_SAMPLES_TEXT, Verdict.UNDETERMINED)
     elif found.ending in ("found", "none-held"):
         disturbed = disturbed_trials(found.trials, found.high_per_s)
         if disturbed is not None:

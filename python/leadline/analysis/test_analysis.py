@@ -230,7 +230,7 @@ def _curves(kind: FiguresKind, merged: metrics.Histograms) -> tuple[Percentiles,
 def _with_latency(
     data: TestData, steady: Window | None, intervals: Sequence[Interval], decoded: DecodedParts
 ) -> tuple[Interval, ...]:
-    """Add the p99 that agents reported in each interval. They report once a second, so most intervals have none."""
+    """Add the median and the p99 that agents reported in each interval. They report once a second: most have none."""
     parts = [one for one in decoded if one[0].report["metric"] in _LATENCIES]
     if steady is None or not intervals or not parts:
         return tuple(intervals)
@@ -248,6 +248,7 @@ def _with_latency(
 
 
 def _timed(interval: Interval, latency: Sample) -> Interval:
-    p99 = latency.percentile(99.0)
-    censored = ("latency_p99_us",) if p99.is_bound else ()
-    return replace(interval, values={**interval.values, "latency_p99_us": p99.value_us}, censored=censored)
+    found = {f"latency_p{share:g}_us": latency.percentile(share) for share in (50.0, 99.0)}
+    censored = tuple(name for name, figure in found.items() if figure.is_bound)
+    values = {name: figure.value_us for name, figure in found.items()}
+    return replace(interval, values={**interval.values, **values}, censored=censored)

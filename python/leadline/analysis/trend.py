@@ -22,7 +22,7 @@ from leadline.analysis.main_figures import better_of, chosen_figures
 from leadline.analysis.model import RunAnalysis, Summary, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.plan.metric_specs import Better
-from leadline.statistics import ChangePoint, change_points, mean_of_repeats, neighbours_correlation
+from leadline.statistics import ChangePoint, change_points, mean_of_repeats, neighbours_correlation, slow_loss
 
 LEAST_RUNS = 10
 """With fewer runs no order of them is rare enough: of 9 runs even the clearest shift has a probability of 1.6 %."""
@@ -110,14 +110,20 @@ class Change:
     after: float
     ratio: float | None
     """The new level divided by the old one; None where the old one is 0."""
-    probability: float
-    """That of a shift as clear as this one in a history without any."""
+    probability: float | None
+    """That of a shift as clear as this one in a history without any; None for one that came little by little."""
     runs_since: int
     """Judged runs on the new level."""
     is_new: bool
     """Whether it is in the newest runs of its plan."""
     differences: tuple[str, ...]
     """What else differs between the two runs: versions of software."""
+    best: Level | None = None
+    """The best earlier level, which the newest runs are compared with; None for a sudden shift."""
+    low: float | None = None
+    """Lower bound of `after - before` at 99 %; None for a sudden shift."""
+    high: float | None = None
+    """Upper bound of `after - before` at 99 %; None for a sudden shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +316,7 @@ def _history(
         reason = f"{len(judged)} of {len(rows)} runs are valid{more}: {LEAST_RUNS} are needed"
     shifts = () if reason else change_points([point.value for point in judged])
     judge = _Judge(better, margin, new_runs, {run.run: (run, summary.case) for run, summary in rows})
+    changes = tuple(judge.changes(shifts, judged))
     return History(
         plan=key.plan,
         parameters=dict(key.parameters),
@@ -321,7 +328,7 @@ def _history(
         machine=dict(key.machine),
         points=points,
         levels=tuple(_levels(judged, [shift.index for shift in shifts])),
-        changes=tuple(judge.changes(shifts, judged)),
+        changes=(*changes, *judge.slow_loss(shifts, judged, changes)),
         reason=reason,
         caution=_caution([point.value for point in judged], [shift.index for shift in shifts]),
     )
@@ -405,6 +412,36 @@ class _Judge:
                 is_new=after.run in self.new_runs,
                 differences=tuple(_software_differences(self.cases[before.run], self.cases[after.run])),
             )
+
+    def slow_loss(
+        self, shifts: Sequence[ChangePoint], judged: Sequence[Point], changes: Sequence[Change]
+    ) -> Iterator[Change]:
+        """The loss that came little by little, if there is one and no new regression is named already."""
+        is_named = any(one.shift is Shift.REGRESSION and one.is_new for one in changes)
+        if is_named or not shifts or self.better is Better.NEITHER:
+            return
+        values = [point.value for point in judged]
+        found = slow_loss(values, shifts, self.margin, higher_is_better=self.better is Better.HIGHER)
+        if found is None:
+            return
+        first, last = judged[found.end - 1], judged[found.index]
+        (best,) = _levels(judged[found.start : found.end], ())
+        yield Change(
+            shift=Shift.REGRESSION,
+            run=last.run,
+            started_at=last.started_at,
+            run_before=first.run,
+            before=found.before,
+            after=found.after,
+            ratio=found.after / found.before if found.before else None,
+            probability=None,
+            runs_since=len(judged) - found.index,
+            is_new=judged[-1].run in self.new_runs,
+            differences=tuple(_software_differences(self.cases[first.run], self.cases[last.run])),
+            best=best,
+            low=found.low,
+            high=found.high,
+        )
 
     def _sort(self, shift: ChangePoint) -> Shift:
         """What a shift is; one from 0 is beyond every margin."""

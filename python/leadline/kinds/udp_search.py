@@ -44,7 +44,7 @@ class UdpSearchTarget:
     def limits(self, reached_per_s: float) -> Limits:
         """Up to a multiple of what was sent without a rate."""
         final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
-        return Limits.around(reached_per_s, final_s, self.kind.search_headroom)
+        return Limits.around(reached_per_s, final_s, self.kind.search_headroom, samples=self.conditions.samples)
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or without one."""

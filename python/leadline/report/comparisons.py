@@ -69,6 +69,8 @@ def _few(names: Sequence[str]) -> str:
 
 def notes_of(one: ComparedRuns) -> Iterator[str]:
     """What was not compared, and what else differs."""
+    if one.not_interleaved is not None:
+        yield one.not_interleaved
     yield from (f"not compared: {text}" for text in one.missing)
     for difference in one.differences:
         what = "another load or machine" if difference.blocking else "differs"

@@ -80,6 +80,8 @@ def search_section(found: SearchFindings) -> SearchSection:
 
 def outcome(trial: Trial) -> str:
     """What a trial says of its rate."""
+    if trial.few_samples and not trial.generator_limited:
+        return "too few samples"
     if trial.holds:
         return "holds"
     if trial.generator_limited:

@@ -84,7 +84,19 @@ def place_line(change: Change) -> str:
     runs = quantities.counted(change.runs_since, "run")
     new = ", new" if change.is_new else ""
     differs = f"; {', '.join(change.differences)}" if change.differences else ""
+    if change.best is not None:
+        level = f"{change.best.first_run} to {change.best.last_run}"
+        return f"little by little, from the best level, {level}, to the newest {runs}{_interval(change)}{new}{differs}"
     return f"near {change.run}{_day(change.started_at)}, {runs} since{new}{differs}"
+
+
+def _interval(change: Change) -> str:
+    """The interval of a shift beside the level before: `, by -5.2 % to -2.9 % (99 %)`; empty where it has none."""
+    if change.low is None or change.high is None or not change.before:
+        return ""
+    ends = sorted(end / abs(change.before) for end in (change.low, change.high))
+    low, high = (quantities.rounded_share(end, 1, signed=True) for end in ends)
+    return f", by {low} to {high} (99 %)"
 
 
 def reasons_of(trend: Trend) -> list[str]:

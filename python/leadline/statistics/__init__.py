@@ -23,9 +23,10 @@ from leadline.statistics.quantiles import (
     quantile_of_buckets,
     quantile_of_values,
 )
-from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means
+from leadline.statistics.ratios import Comparison, compare, ratio_of_estimates, ratio_of_means, with_slow_changes
 from leadline.statistics.scalability import Scalability, scalability
 from leadline.statistics.shares import share_of_counts, share_of_total, total_of_none
+from leadline.statistics.slow_shifts import SlowShift, slow_loss
 from leadline.statistics.stopping import stopping_confidence
 from leadline.statistics.truncation import Truncation, warm_up_end
 
@@ -38,6 +39,7 @@ __all__ = [
     "Line",
     "PowerLaw",
     "Scalability",
+    "SlowShift",
     "Truncation",
     "change_points",
     "compare",
@@ -58,8 +60,10 @@ __all__ = [
     "scalability",
     "share_of_counts",
     "share_of_total",
+    "slow_loss",
     "stopping_confidence",
     "t_quantile",
     "total_of_none",
     "warm_up_end",
+    "with_slow_changes",
 ]

@@ -19,6 +19,8 @@ HEADROOM = 2.0
 more requests are in flight than in the closed loop, so the server cannot answer a rate far above it."""
 RANGE = 1e6
 """The ratio of the highest to the lowest rate: floods of batched datagrams are far above what a slow link carries."""
+MAX_LENGTHENED_S = 60.0
+"""A trial that has too few samples for its conditions runs longer, up to this length."""
 BUDGET_TRIALS = 30
 """Maximum number of trials of a search; a search of a stable server needs a third."""
 
@@ -32,17 +34,31 @@ class Limits:
     initial_s: float
     final_s: float
     budget_s: float
-    """When the sum of all trials' durations exceeds this, no further trial begins."""
+    """When the sum of all trials' durations exceeds this, no further trial begins. It does not count what trials run
+    longer to have their samples."""
     width: float = WIDTH
+    samples: int = 0
+    """How many operations the conditions need in each trial."""
 
     @classmethod
-    def around(cls, reached_per_s: float, final_s: float, headroom: float = HEADROOM, width: float = WIDTH) -> Limits:
+    def around(
+        cls,
+        reached_per_s: float,
+        final_s: float,
+        headroom: float = HEADROOM,
+        width: float = WIDTH,
+        samples: int = 0,
+    ) -> Limits:
         """The limits for the rate that the load reached without a rate, and the duration of the deciding trials."""
         highest = headroom * reached_per_s
         initial_s = min(INITIAL_S, final_s)
-        # A trial without any request gives no information.
-        lowest = min(max(highest / RANGE, 1.0 / initial_s), highest / 10)
-        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s), width)
+        # A trial without any request gives no information, and one that cannot have its samples not enough.
+        lowest = min(max(highest / RANGE, 1.0 / initial_s, samples / MAX_LENGTHENED_S), highest / 10)
+        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s), width, samples)
+
+    def lengthened_s(self, rate_per_s: float) -> float:
+        """How long a trial at this rate lasts until it has its samples, at most `MAX_LENGTHENED_S`."""
+        return min(self.samples / rate_per_s, MAX_LENGTHENED_S)
 
 
 class Ending(StrEnum):
@@ -50,6 +66,7 @@ class Ending(StrEnum):
 
     FOUND = "found"
     GENERATOR_LIMITED = "generator-limited"
+    FEW_SAMPLES = "few-samples"
     ALL_HELD = "all-held"
     NONE_HELD = "none-held"
     BUDGET = "budget"
@@ -66,7 +83,8 @@ class SearchResult:
     """The highest rate at which the conditions held, below every rate that failed."""
     high_per_s: float | None
     """The lowest rate at which the conditions failed because of the server; None if it is unknown. With
-    `GENERATOR_LIMITED`, the generator could not offer the rates between the bounds."""
+    `GENERATOR_LIMITED`, the generator could not offer the rates between the bounds; with `FEW_SAMPLES`, the trials at
+    them had too few samples to fail."""
     decided_s: float | None
     """Duration of the trials behind both bounds. It is shorter than the final one if the search was interrupted, or
     if only a short trial gives the upper bound."""

@@ -19,7 +19,13 @@ from leadline.analysis import machine_rules
 from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
-from leadline.analysis.searches import FOUND_PER_S, disturbed_trials, doubted_by_ending
+from leadline.analysis.searches import (
+    FEW_SAMPLES,
+    FEW_SAMPLES_TEXT,
+    FOUND_PER_S,
+    disturbed_trials,
+    doubted_by_ending,
+)
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.quantities import rate_in_full
@@ -235,9 +241,12 @@ def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) 
                     "bounds is unknown"
                 )
             return Validity(Verdict.GENERATOR_LIMITED, (Reason("generator-limited-trials", text),))
-        case Ending.ALL_HELD:
+        case Ending.FEW_SAMPLES | Ending.ALL_HELD:
             text = "the highest rate tried holds: a multiple of the rate that the load reaches without a rate"
-            return Validity(Verdict.UNDETERMINED, (Reason("highest-rate-held", text),))
+            reason = Reason("highest-rate-held", text)
+            if found.ending is Ending.FEW_SAMPLES:
+                reason = Reason(FEW_SAMPLES, FEW_SAMPLES_TEXT)
+            return Validity(Verdict.UNDETERMINED, (reason,))
         case Ending.BUDGET:
             text = "the trials disagreed until the time budget was used up: the bounds are the last ones"
             return Validity(Verdict.INCOMPLETE, (Reason("search-budget", text),))

@@ -69,14 +69,19 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not t
         if self.spent_s + intended_duration > self.limits.budget_s:
             raise Stopped(Ending.BUDGET)
         trial = self.take(intended_load, intended_duration)
+        lengthened_s = self.limits.lengthened_s(intended_load)
+        if trial.few_samples and lengthened_s > intended_duration:
+            trial = self.take(intended_load, lengthened_s)
         self.spent_s += intended_duration
         self.trials.append((intended_load, trial))
         # A trial that holds has no loss. One that does not hold has some, even if all requests were answered. The
         # amount is a hint at the next rate: an overloaded server answers about as much as it can.
-        offered = max(1, round(intended_load * intended_duration))
+        offered = max(1, round(intended_load * trial.duration_s))
         lost = 0 if trial.holds else max(1, offered - math.floor(trial.answered_share * offered))
+        # A lengthened trial counts as one of the final length at most: two of three trials decide at every rate.
+        counted_s = max(intended_duration, min(trial.duration_s, self.limits.final_s))
         return MeasurementResult(
-            intended_duration=intended_duration, intended_load=intended_load, offered_count=offered, loss_count=lost
+            intended_duration=counted_s, intended_load=intended_load, offered_count=offered, loss_count=lost
         )
 
 
@@ -89,12 +94,13 @@ def _conclude(
             ending = Ending.NONE_HELD
         elif high is None:
             ending = Ending.ALL_HELD
-    if high is not None and not _servers_doing(measurer, high):
+    if high is not None and not _is_servers_limit(measurer, high):
+        unbounded = Ending.GENERATOR_LIMITED if _is_generators_limit(measurer, high) else Ending.FEW_SAMPLES
         high = _next_limit(measurer, high)
         if high is not None and decided_s is not None:
             decided_s = min(decided_s, max(trial.duration_s for load, trial in measurer.trials if load == high))
         if ending in (Ending.FOUND, Ending.NONE_HELD):
-            ending = Ending.GENERATOR_LIMITED
+            ending = unbounded
     return SearchResult(ending, low, high, decided_s)
 
 
@@ -116,18 +122,27 @@ def _bounds(controller: MultipleLossRatioSearch, goal: SearchGoal) -> tuple[floa
 
 
 def _next_limit(measurer: _Measurer, above: float) -> float | None:
-    """The lowest rate above one that the generator could not offer at which the server caused most of the failed
-    time, in trials of any length."""
+    """The lowest rate above one that bounds nothing at which the server caused most of the failed time, in trials of
+    any length."""
     for load in sorted({load for load, _ in measurer.trials if load > above}):
         trials = [trial for asked, trial in measurer.trials if asked == load]
-        failed_s = sum(trial.duration_s for trial in trials if not trial.holds and not trial.generator_limited)
+        failed_s = sum(trial.duration_s for trial in trials if not trial.holds and not trial.is_no_bound)
         if 2 * failed_s > sum(trial.duration_s for trial in trials):
             return load
     return None
 
 
-def _servers_doing(measurer: _Measurer, load: float) -> bool:
-    """Whether the generator kept up in most of the time that failed at a rate."""
-    failed = [trial for asked, trial in measurer.trials if asked == load and not trial.holds]
-    limited_s = sum(trial.duration_s for trial in failed if trial.generator_limited)
-    return sum(trial.duration_s for trial in failed) > 2 * limited_s
+def _is_servers_limit(measurer: _Measurer, load: float) -> bool:
+    """Whether the generator kept up, and the samples were enough, in most of the time that failed at a rate."""
+    failed = _failed_trials(measurer, load)
+    unknown_s = sum(trial.duration_s for trial in failed if trial.is_no_bound)
+    return sum(trial.duration_s for trial in failed) > 2 * unknown_s
+
+
+def _is_generators_limit(measurer: _Measurer, load: float) -> bool:
+    """Whether the generator was at its limit in any trial that failed at a rate."""
+    return any(trial.generator_limited for trial in _failed_trials(measurer, load))
+
+
+def _failed_trials(measurer: _Measurer, load: float) -> list[Trial]:
+    return [trial for asked, trial in measurer.trials if asked == load and not trial.holds]

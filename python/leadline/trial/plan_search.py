@@ -93,7 +93,8 @@ class PlanSearch:
 
     async def _search(self, kind: SearchedKind, conditions: Conditions, reached: float) -> SearchResult:
         final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
-        limits = Limits.around(reached, final_s, kind.search_headroom, self.test.searched.width)
+        width = self.test.searched.width
+        limits = Limits.around(reached, final_s, kind.search_headroom, width, conditions.samples)
         loop = asyncio.get_running_loop()
 
         async def one(rate_per_s: float, duration_s: float) -> Trial:

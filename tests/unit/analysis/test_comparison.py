@@ -14,7 +14,9 @@ from leadline.analysis import analyse, result_rows
 from leadline.analysis.comparison import ComparedRuns, Side, compare_results, compare_sides, ratio_of_results
 from leadline.analysis.model import Bound, Metric, Reason, RunAnalysis, TestResult, TrialResult, Validity, Verdict
 from leadline.analysis.stability import CHANGE_POINT, INTERVALS_DISAGREE
+from leadline.report.comparisons import notes_of
 from leadline.statistics import Comparison
+from synthetic import ar1
 
 RATES = (1.00e6, 1.01e6, 0.99e6, 1.005e6, 0.995e6)
 TESTS = {("c01", "tcp-up"): {"kind": "tcp", "duration_ms": 10_000}}
@@ -276,10 +278,14 @@ EMPTY = analyse({}, [])
 CASES = (pytest.param(200), pytest.param(2000, marks=pytest.mark.full_matrix))
 
 
-def words_of(factor: float, repeats: int, cases: int, margin: float) -> list[Comparison]:
+def words_of(
+    factor: float, repeats: int, cases: int, margin: float, *, is_interleaved: bool = False
+) -> list[Comparison]:
     """The word for each of many pairs of runs whose trials have 2 % noise."""
     rows = 1 + 0.02 * np.random.default_rng(repeats).standard_normal((2, cases, repeats))
     sides = noisy_side("a", 1.0, repeats, rows[0]), noisy_side("b", factor, repeats, rows[1])
+    if is_interleaved:
+        sides = begun_at(sides[0], 0.0, 20.0), begun_at(sides[1], 10.0, 20.0)
     return [one.word for one in compare_sides(*sides, margin=margin, metrics=("throughput_bps",)).figures]
 
 
@@ -306,9 +312,77 @@ def test_true_difference_of_5_percent_is_found_in_95_percent_with_10_repeats(mar
 
 @pytest.mark.parametrize("cases", CASES)
 def test_equivalent_means_within_the_margin(cases: int) -> None:
-    """A difference as large as the margin is called equivalent in at most 5 %, a small one nearly always."""
-    assert words_of(1.05, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases <= most(0.05, cases)
-    assert words_of(1.01, 10, cases, 0.05).count(Comparison.EQUIVALENT) / cases >= 0.95
+    """A difference as large as the margin is called equivalent in at most 5 %, a small one nearly always. Of runs of
+    which one followed the other the machine may have changed: more of them cannot tell."""
+    for is_interleaved, share in ((True, 0.95), (False, 0.75)):
+        large, small = (words_of(factor, 10, cases, 0.05, is_interleaved=is_interleaved) for factor in (1.05, 1.01))
+        assert large.count(Comparison.EQUIVALENT) / cases <= most(0.05, cases)
+        assert small.count(Comparison.EQUIVALENT) / cases >= share
+
+
+def begun_at(side: Side, first_s: float, every_s: float, **circumstances: float) -> Side:
+    """The same run with the times at which its tests began, and what differed between them."""
+    trials = [
+        replace(
+            trial,
+            tests=tuple(
+                replace(one, started_at_s=first_s + every_s * one.repeat, circumstances=circumstances)
+                for one in trial.tests
+            ),
+        )
+        for trial in side.analysis.trials
+    ]
+    return replace(side, analysis=replace(side.analysis, trials=tuple(trials)))
+
+
+def slow_noise(cases: int, repeats: int, seed: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Repeats in a row of one machine, 2 % apart; half of their variance changes slowly."""
+    chance = np.random.default_rng(seed)
+    slow = ar1(0.8, cases, repeats, chance)
+    return np.asarray(1 + 0.02 * (slow + chance.standard_normal((cases, repeats))) / math.sqrt(2))
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("repeats", [3, 5])
+def test_two_runs_of_one_system_on_a_machine_that_changes_slowly_are_called_different_in_5_percent(
+    repeats: int, cases: int
+) -> None:
+    rows = slow_noise(cases, 2 * repeats, 7)
+    sides = noisy_side("a", 1.0, repeats, rows), noisy_side("b", 1.0, repeats, rows[:, repeats:])
+    compared = compare_sides(*sides, margin=0.001, metrics=("throughput_bps",))
+    wrong = sum(one.word in (Comparison.FASTER, Comparison.SLOWER) for one in compared.figures)
+    assert wrong / cases <= most(0.05, cases)
+
+
+def test_runs_of_which_one_followed_the_other_are_said_not_to_be_interleaved() -> None:
+    sides = side(RATES), side(RATES, "b")
+    first, second = begun_at(sides[0], 0.0, 20.0), begun_at(sides[1], 7200.0, 20.0)
+    apart = compare_sides(first, second)
+    assert apart.not_interleaved is not None
+    assert apart.not_interleaved.startswith("not interleaved: b began 1 h 58 min after the last test of a: the interv")
+    assert apart.not_interleaved in list(notes_of(apart))
+    backwards = compare_sides(second, first).not_interleaved
+    assert backwards is not None and "b began 1 h 58 min after the last test of a" in backwards
+    in_turn = compare_sides(first, begun_at(sides[1], 10.0, 20.0))
+    assert in_turn.not_interleaved is None
+    assert width(apart) > 1.3 * width(in_turn)
+
+
+def width(compared: ComparedRuns) -> float:
+    (found,) = (one for one in compared.figures if one.metric == "throughput_bps")
+    assert found.low is not None and found.high is not None
+    return found.high - found.low
+
+
+def test_load_that_changed_between_two_runs_explains_as_much_of_a_difference() -> None:
+    """Other work takes a tenth of the machine from the second run, which is slower by 8 %."""
+    slower = [0.92 * rate for rate in RATES]
+    quiet = begun_at(side(RATES), 0.0, 20.0, other_work=0.02, stolen=0.0)
+    same = compare_sides(quiet, begun_at(side(slower, "b"), 500.0, 20.0, other_work=0.02, stolen=0.0))
+    assert throughput(same)[0] is Comparison.SLOWER
+    busy = compare_sides(quiet, begun_at(side(slower, "b"), 500.0, 20.0, other_work=0.1, stolen=0.02))
+    assert throughput(busy)[0] is Comparison.CANNOT_TELL
+    assert busy.not_interleaved is not None and "other work differed by 10.0 % of its CPUs" in busy.not_interleaved
 
 
 def test_plan_with_a_baseline_puts_ratios_into_summaries_and_rows() -> None:

@@ -14,6 +14,7 @@ from leadline.analysis import analyse
 from leadline.analysis.model import Bound, Metric, Summary, Validity, Verdict
 from leadline.analysis.repeats import mean_with_interval
 from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Trend, recorded_run, trend_of
+from leadline.report.trends import place_line
 
 MACHINE = (("CPUs", "2"), ("kernel", "6.18"))
 LOAD = (("duration_ms", "10000"),)
@@ -158,6 +159,73 @@ def test_nights_that_nearly_all_regressions_of_a_size_need(deviations: float, ne
 def test_steady_histories_raise_no_alarm() -> None:
     found = trend_of(many_histories(60, 3, 3, 150))
     assert len({id(history) for history, _ in found.of_shift(Shift.REGRESSION)}) <= 6
+
+
+HISTORIES = (pytest.param(25), pytest.param(100, marks=pytest.mark.full_matrix))
+
+
+def drifting(number: int, seed: int, noise: float, factor: float) -> list[RecordedRun]:
+    """Sixty nights of many cases, whose figure changes by a factor in each."""
+    rows = 1e9 * (1 + noise * np.random.default_rng(seed).standard_normal((60, number)))
+    rows *= factor ** np.arange(60)[:, np.newaxis]
+    return [
+        night(
+            index,
+            [
+                summary(f"c{case:03}", {"throughput_bps": Metric(value, "bit/s")}, {"case": case})
+                for case, value in enumerate(row.tolist())
+            ],
+        )
+        for index, row in enumerate(rows)
+    ]
+
+
+def share_with_alarm(runs: Sequence[RecordedRun]) -> float:
+    found = trend_of(runs)
+    return len({id(history) for history, _ in found.of_shift(Shift.REGRESSION, is_new=True)}) / len(found.histories)
+
+
+@pytest.mark.parametrize("number", HISTORIES)
+@pytest.mark.parametrize(
+    "noise", [0.02, *(pytest.param(one, marks=pytest.mark.full_matrix) for one in (0.003, 0.005, 0.01))]
+)
+def test_loss_of_a_thousandth_a_run_raises_an_alarm(noise: float, number: int) -> None:
+    """No level differs from the one before it by much, but the newest from the best one."""
+    assert share_with_alarm(drifting(number, 11, noise, 0.999)) >= 0.9
+
+
+@pytest.mark.parametrize("number", HISTORIES)
+@pytest.mark.parametrize("noise", [pytest.param(0.005, marks=pytest.mark.full_matrix), 0.02])
+def test_steady_and_improving_histories_raise_no_alarm_in_the_end(noise: float, number: int) -> None:
+    assert share_with_alarm(drifting(number, 12, noise, 1.0)) <= 0.05
+    assert share_with_alarm(drifting(number, 13, noise, 1.001)) <= 0.05
+
+
+def test_slow_loss_has_its_best_level_and_an_interval() -> None:
+    values = [1e9 * 0.999**number * (1 + 0.001 * (-1) ** number) for number in range(60)]
+    found = trend_of(nights(values))
+    ((history, change),) = found.of_shift(Shift.REGRESSION, is_new=True)
+    assert change.best is not None and change.low is not None and change.high is not None
+    assert change.best.first_run == "night-00" and change.before == pytest.approx(change.best.mean)
+    assert (change.run, change.runs_since, change.probability) == ("night-50", 10, None)
+    truth = np.mean(values[50:]) - np.mean(values[: change.best.runs])
+    assert change.low < truth < change.high < 0
+    assert all(one.shift is Shift.SMALL for one in history.changes[:-1])
+    assert place_line(change).startswith("little by little, from the best level, night-00 to night-")
+
+
+def test_slow_rise_of_a_latency_is_a_loss() -> None:
+    values = [1000.0 * 1.001**number * (1 + 0.001 * (-1) ** number) for number in range(60)]
+    found = trend_of(nights(values, "rtt_mean_us"), metrics=("rtt_mean_us",))
+    ((_, change),) = found.of_shift(Shift.REGRESSION, is_new=True)
+    assert change.low is not None and 0 < change.low < change.after - change.before
+
+
+def test_sudden_loss_is_no_slow_one_when_it_is_old() -> None:
+    """Its level is the normal one since."""
+    values = [1e9 * (1 + 0.001 * (-1) ** number) for number in range(60)]
+    fallen = values[:30] + [0.95 * value for value in values[30:]]
+    assert trend_of(nights(fallen)).of_shift(Shift.REGRESSION, is_new=True) == ()
 
 
 def test_place_levels_and_what_differs_at_a_shift() -> None:

@@ -52,7 +52,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[[Measured], None]:
             latency_us, validity = (QUICK_US, VALID) if rate_per_s is None else measured(rate_per_s)
             answered_per_s = min(rate_per_s or CAPACITY_PER_S, CAPACITY_PER_S)
             figures = {"requests_per_s": answered_per_s, "latency_p99_us": latency_us, "error_ratio": 0.0}
-            metrics = {name: Metric(value, "") for name, value in figures.items()}
+            metrics = {name: Metric(value, "", value, value) for name, value in figures.items()}
             return Result(single.case, 1, "http", "http", {}, "done", None, metrics, validity, None, None, {})
 
         monkeypatch.setattr("leadline.trial.find_rate.measure", measure)
@@ -111,7 +111,8 @@ def test_each_trial_is_a_row_on_stdout_before_the_headline(trials: Callable[[Mea
     number = len(json.loads(search("--json")[1])["trials"])
     code, out, err = search()
     assert (code, err) == (0, "")
-    rows = [line for line in out.splitlines() if "/s" in line and ("holds" in line or "does not hold" in line)]
+    outcomes = ("holds", "does not hold", "too few samples")
+    rows = [line for line in out.splitlines() if "/s" in line and any(outcome in line for outcome in outcomes)]
     assert len([row for row in rows if "latency_p99_us" in row and row.lstrip()[0].isdigit()]) == number
     assert f"highest rate with {CONDITIONS}" in out and "which holds" in out
 

@@ -66,7 +66,8 @@ JUDGED_ANYWHERE = {
     *("nothing-came-through", "path-mtu-too-small", "repeats-disturbed", "repeats-failed", RULES_OFF),
     *("link-lost", "link-outage"),
     # Of searches: they follow from how each trial was judged.
-    *("generator-limited-trials", "highest-rate-held", "search-budget", "trials-disturbed", "too-few-clients"),
+    *("few-samples", "generator-limited-trials", "highest-rate-held", "search-budget", "trials-disturbed"),
+    "too-few-clients",
 }
 """Reasons that hold whatever the machine does."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.statistics import Comparison, Estimate, compare, ratio_of_estimates, ratio_of_means
-from synthetic import assert_share, contains
+from leadline.statistics import Comparison, Estimate, compare, ratio_of_estimates, ratio_of_means, with_slow_changes
+from synthetic import ar1, assert_share, contains
 
 RESAMPLES = (pytest.param(1000), pytest.param(4000, marks=pytest.mark.full_matrix))
 """A quarter of the default is enough to see the method's coverage."""
@@ -151,3 +151,21 @@ def test_ratio_of_estimates_without_intervals_has_none() -> None:
     assert exact.high == pytest.approx(1.8)
     with pytest.raises(ValueError, match="above 0"):
         ratio_of_estimates(Estimate(0.0, 0.0, 0.0, 3), known)
+
+
+@pytest.mark.parametrize(("repeats", "share"), [(3, 0.04), (5, 0.055), (10, 0.1)])
+def test_slow_changes_between_two_sides_are_allowed_for(repeats: int, share: float) -> None:
+    """Half of the variance of equal sides changes slowly: without it 6, 13 and 26 % are called different."""
+    chance = np.random.default_rng(10)
+    rows = 1 + 0.02 * (ar1(0.8, 1000, 2 * repeats, chance) + chance.standard_normal((1000, 2 * repeats))) / 2**0.5
+    sides = [(row[:repeats], row[repeats:]) for row in rows]
+    found = [with_slow_changes(ratio_of_means(*pair, resamples=1000), *pair) for pair in sides]
+    assert_share([not contains(one.low, one.high, 1.0) for one in found], 0.0, share)
+
+
+def test_change_of_load_widens_by_its_share() -> None:
+    sides = [1.0, 1.0, 1.0], [0.9, 0.9, 0.9]
+    found = with_slow_changes(ratio_of_means(*sides), *sides, load_change=0.2)
+    assert (found.low, found.high) == pytest.approx((0.9 * 0.8, 0.9 / 0.8))
+    unbounded = ratio_of_means(sides[0][:2], sides[1][:2])
+    assert with_slow_changes(unbounded, sides[0][:2], sides[1][:2]) == unbounded

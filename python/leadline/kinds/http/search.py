@@ -43,7 +43,8 @@ class HttpSearchTarget:
 
     def limits(self, reached_per_s: float) -> Limits:
         """The limits of the search. `duration_ms` is the length of the deciding trials without warm-up."""
-        return Limits.around(reached_per_s, (self.workload.duration_ms - self.workload.warmup_ms) / 1000)
+        final_s = (self.workload.duration_ms - self.workload.warmup_ms) / 1000
+        return Limits.around(reached_per_s, final_s, samples=self.conditions.samples)
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or as a closed loop."""
