@@ -8,7 +8,6 @@ Pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +16,7 @@ import numpy as np
 from leadline.analysis.durations import BEYOND_NS, Sample
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.level_bounds import bounds_by_level, range_of_all
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
 from leadline.analysis.test_data import IntervalHistogram, Point, TestData
@@ -55,14 +55,14 @@ _ERROR_RATIO = "error_ratio"
 _UNKNOWN_TOTAL = "of how many operations it is the share is not known"
 _LOST_AT_THE_END = "the datagrams that were lost in its intervals are not those of the whole test"
 _NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
-_TAIL = 0.025
-"""Of the truths, beyond each bound."""
 _NOT_ENDED = "some operations had not ended: longer times are unknown"
 _FEW_PARTS = (
     "the seconds of the test are too few, or too few values lie beyond, to show how much values depend on each other"
 )
 
 
+# Whose means follow from the rate of a closed loop.
+_OF_LOOP = frozenset({"latency", "service"})
 # One value for each client, instead of many in each second.
 _OF_CLIENTS = frozenset({*STEPS, *LATER})
 
@@ -119,6 +119,7 @@ def with_intervals(
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
+    of_loop = _closed_loop_rate(data.spec, flows, window)
     found = {}
     for name, metric in metrics.items():
         if metric.value is None or metric.low is not None:
@@ -129,7 +130,12 @@ def with_intervals(
             unit_ns = NS_PER_US if asked.unit == "us" else NS_PER_US * 1000
             of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
             share, running = asked.percentile / 100, data.is_running
-            bounds = _percentile(asked.histogram, share, histograms, parts, of_clients=of_clients, is_running=running)
+            sample, seconds = histograms.sample(asked.histogram), parts.named(asked.histogram)
+            rate = of_loop if asked.histogram in _OF_LOOP else None
+            if of_clients and sample.extremes is not None and sample.count:
+                bounds: Estimate | str = _between(sample.extremes, share, None)  # each client connects by itself
+            else:
+                bounds = _of_sample(sample, share, seconds, running, rate)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
             sent = metrics.get("sent")
@@ -162,9 +168,8 @@ def with_range(metric: Metric, sample: Sample, share: float) -> Metric:
     that hold although how much the values depend on each other is not known."""
     if metric.value is None:
         return metric
-    extremes = sample.extremes
-    found = None if extremes is None else _whole_range(extremes, sample.completed, share)
-    return _bounded(metric, found or (_NOT_ENDED if extremes is None else _FEW_PARTS), NS_PER_US)
+    found = range_of_all(sample, share)
+    return _bounded(metric, found or (_NOT_ENDED if sample.extremes is None else _FEW_PARTS), NS_PER_US)
 
 
 def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Estimate | None:
@@ -172,6 +177,14 @@ def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: i
     read at intervals."""
     rates = interval_rates(curves, window, interval_ns)
     return None if rates is None else mean_of_series(rates)
+
+
+def _closed_loop_rate(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> Estimate | None:
+    """The answers per second of connections that each wait for their answers; None of other loads."""
+    rates = named_rates(spec, flows)
+    if not rates or not spec.counts_units or spec.paced or not spec.steady:
+        return None
+    return rate_estimate(next(iter(rates.values()))[2], window, spec.interval_ns)
 
 
 def _bounded_rate(
@@ -250,29 +263,32 @@ def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
     return np.asarray(np.interp(edges, t_ns, values), dtype=np.float64)
 
 
-def _percentile(
-    name: str, share: float, histograms: Histograms, parts: Parts, *, of_clients: bool, is_running: bool
+def _of_sample(
+    sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool, rate: Estimate | None = None
 ) -> Estimate | str:
-    """A percentile with its interval in ns, or why it has none."""
-    sample = histograms.sample(name)
-    extremes = sample.extremes
-    if of_clients and extremes is not None and sample.count:
-        # Each client connects by itself.
-        return _between(extremes, share, None)
-    return _of_sample(sample, share, parts.named(name), is_running)
-
-
-def _of_sample(sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool) -> Estimate | str:
     extremes = sample.extremes
     if extremes is None:
         return _NOT_ENDED
     whole = sample.completed
     if not whole.count:
         return _FEW_PARTS
-    if len(seconds) < LEAST_PARTS:
-        return (None if is_running else _whole_range(extremes, whole, share)) or _FEW_PARTS
     independent = independent_values(whole, share, seconds)
-    return _FEW_PARTS if independent is None else _between(extremes, share, independent)
+    found = None if independent is None else _between(extremes, share, independent)
+    if is_running or (found is not None and found.reason is None):
+        return found or _FEW_PARTS
+    level = bounds_by_level(sample, share, seconds, rate)
+    if level is None and len(seconds) < LEAST_PARTS:
+        level = range_of_all(sample, share)
+    return _with_open_sides(found, level) or _FEW_PARTS
+
+
+def _with_open_sides(found: Estimate | None, level: Estimate | None) -> Estimate | None:
+    """Bounds by ranks whose open sides are those by the level, where that has one."""
+    found = found or (None if level is None else replace(level, low=None, high=None, reason=_FEW_PARTS))
+    if found is None or level is None:
+        return found
+    low, high = (level.low if found.low is None else found.low), (level.high if found.high is None else found.high)
+    return replace(found, low=low, high=high, reason=found.reason if low is None or high is None else None)
 
 
 def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> float | None:
@@ -294,17 +310,6 @@ def _exceeding(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> 
         return None
     edge_ns = whole.highs_ns[at]
     return [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
-
-
-def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:
-    """The range from the shortest time to the longest one: bounds that hold although how much values depend on each
-    other is not known, where there are several times as many as independent ones would take."""
-    least = 2 * math.log(_TAIL) / math.log(max(share, 1 - share))
-    longest_ns = int(extremes[1].highs_ns[-1])
-    if whole.count < least or longest_ns >= BEYOND_NS:
-        return None
-    value_ns = float(whole.highs_ns[whole.bucket_at(share * 100) or 0])
-    return Estimate(value_ns, float(extremes[0].lows_ns[0]), float(longest_ns), 1)
 
 
 def _between(extremes: tuple[Histogram, Histogram], share: float, independent: float | None) -> Estimate:
