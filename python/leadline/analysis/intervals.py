@@ -19,6 +19,7 @@ from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram,
 from leadline.analysis.level_bounds import bounds_by_level, range_of_all
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
+from leadline.analysis.periodic_stalls import mean_of_rates
 from leadline.analysis.test_data import IntervalHistogram, Point, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.tunnels import LATER, STEPS
@@ -176,7 +177,7 @@ def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: i
     """The mean growth per second of some counters inside a window, from its intervals; None if the counters were not
     read at intervals."""
     rates = interval_rates(curves, window, interval_ns)
-    return None if rates is None else mean_of_series(rates)
+    return None if rates is None else mean_of_rates(rates)
 
 
 def _closed_loop_rate(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> Estimate | None:

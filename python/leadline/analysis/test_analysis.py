@@ -17,6 +17,7 @@ from leadline.analysis import (
     outages,
     percentile_precision,
     repeat_causes,
+    stability,
     tunnels,
     validity,
     wake_ups,
@@ -120,7 +121,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     judged = validity.assess(
         evidence,
         figures,
-        (*gateways.notes(crossed), *outages.error_notes(data.samples)),
+        (*gateways.notes(crossed), *outages.error_notes(data.samples), *stability.notes(data, flows, steady)),
         (*imprecise, *([out] if out is not None else [])),
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)

@@ -92,7 +92,7 @@ def histogram_of(times_s: Times) -> Histogram:
 
 
 def outcomes(found: dict[str, Metric], name: str, truth: float, times: float) -> tuple[bool, bool]:
-    """Whether a target at so many times the truth is decided, and whether wrongly."""
+    """Whether a target at this multiple of the truth is decided, and whether wrongly."""
     low, high, limit = found[name].low, found[name].high, truth * times
     is_met, is_missed = high is not None and high < limit, low is not None and low >= limit
     return is_met or is_missed, is_met if times < 1 else is_missed
