@@ -12,6 +12,7 @@ from leadline.analysis import (
     gateways,
     head_and_tail,
     host_metrics,
+    latency_drift,
     limits,
     metrics,
     outages,
@@ -115,7 +116,10 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
-    imprecise = percentile_precision.findings(data, figures, parts, merged) if data.asked else ()
+    imprecise = [
+        *latency_drift.findings(data, figures, parts, flows, steady),
+        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
+    ]
     found = outages.outages(data.link_changes, data.samples, steady)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judged = validity.assess(
