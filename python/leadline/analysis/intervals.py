@@ -62,8 +62,14 @@ _FEW_PARTS = (
 )
 
 
+_LATENCY = "latency"
+_NS_PER_S = 1e9
+_UNEXPLAINED = 0.05
+"""Of a mean, by which that by Little's law may differ, for its rate to show how certain it is."""
+_LITTLE = 0.1
+"""Of the connections, by which they may differ from the rate multiplied by the mean time: a generator takes some."""
 # Whose means follow from the rate of a closed loop.
-_OF_LOOP = frozenset({"latency", "service"})
+_OF_LOOP = frozenset({_LATENCY, "service"})
 # One value for each client, instead of many in each second.
 _OF_CLIENTS = frozenset({*STEPS, *LATER})
 
@@ -120,7 +126,7 @@ def with_intervals(
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
-    of_loop = _closed_loop_rate(data.spec, flows, window)
+    of_loop = _closed_loop_rate(data, flows, window, histograms.sample(_LATENCY))
     found = {}
     for name, metric in metrics.items():
         if metric.value is None or metric.low is not None:
@@ -147,7 +153,8 @@ def with_intervals(
         elif metric.unbounded is not None:
             found[name] = metric
         elif name.endswith(_MEANS):
-            bounds = _mean(name.removesuffix(name[-len(_MEANS[0]) :]), histograms, parts)
+            histogram = name.removesuffix(name[-len(_MEANS[0]) :])
+            bounds = _mean(histogram, histograms, parts, of_loop if histogram == _LATENCY else None)
             found[name] = _bounded(metric, bounds, NS_PER_US if metric.unit == "us" else NS_PER_US * 1000)
         else:
             found[name] = replace(metric, unbounded=_NO_SERIES)
@@ -180,12 +187,19 @@ def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: i
     return None if rates is None else mean_of_rates(rates)
 
 
-def _closed_loop_rate(spec: TestSpec, flows: Sequence[Flow], window: Window | None) -> Estimate | None:
-    """The answers per second of connections that each wait for their answers; None of other loads."""
-    rates = named_rates(spec, flows)
-    if not rates or not spec.counts_units or spec.paced or not spec.steady:
+def _closed_loop_rate(data: TestData, flows: Sequence[Flow], window: Window | None, latency: Sample) -> Estimate | None:
+    """The answers per second of connections that always wait for one; None of other loads, and where it is not the
+    number of connections divided by their mean time (Little's law), as of a script that pauses."""
+    spec, rates, mean_us = data.spec, named_rates(data.spec, flows), latency.completed.mean_us
+    if not rates or not spec.counts_units or spec.paced or not spec.steady or window is None or not mean_us:
         return None
-    return rate_estimate(next(iter(rates.values()))[2], window, spec.interval_ns)
+    found = rate_estimate(next(iter(rates.values()))[2], window, spec.interval_ns)
+    connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(flows)
+    # The window's ends cut at most one request of each connection.
+    cut = (latency.max.value_us or 0.0) * NS_PER_US / max(1, window.end_ns - window.start_ns)
+    if found is None or abs(found.value * mean_us / 1e6 - connections) > (_LITTLE + cut) * connections:
+        return None
+    return found
 
 
 def _bounded_rate(
@@ -323,11 +337,23 @@ def _between(extremes: tuple[Histogram, Histogram], share: float, independent: f
     return replace(high, low=low.low)
 
 
-def _mean(name: str, histograms: Histograms, parts: Parts) -> Estimate | str:
-    """The interval in ns of the mean of a histogram's times, from its seconds: a ratio of sums, so each second counts
-    by how far its sum is from what its number of values would give."""
-    if histograms.sample(name).is_open:
+def _mean(name: str, histograms: Histograms, parts: Parts, rate: Estimate | None) -> Estimate | str:
+    """The interval in ns of the mean of a histogram's times. In a closed loop it is as wide as that of the `rate`
+    (Little's law). Elsewhere it is from the test's seconds: a ratio of sums, so each second counts by how far its sum
+    is from what its number of values would give."""
+    sample = histograms.sample(name)
+    if sample.is_open:
         return _NOT_ENDED
+    mean_ns = (sample.mean.value_us or 0.0) * NS_PER_US
+    if mean_ns and rate is not None and rate.low and rate.high is not None:
+        # What the law does not explain of the mean, as the generator's own time, is uncertain too.
+        by_law_ns = max(1, round(rate.value * mean_ns / _NS_PER_S)) * _NS_PER_S / rate.value
+        if abs(by_law_ns / mean_ns - 1) <= _UNEXPLAINED:
+            low, high = (
+                min(mean_ns, by_law_ns) * rate.value / rate.high,
+                max(mean_ns, by_law_ns) * rate.value / rate.low,
+            )
+            return Estimate(mean_ns, low, high, rate.independent)
     seconds = [part for part in parts.named(name) if part.count]
     if not seconds:
         return _NO_SECONDS

@@ -25,6 +25,7 @@ full = pytest.mark.full_matrix
 Times = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Times]
 NAMES = ("latency_p50_us", "latency_p90_us", "latency_p99_us")
+MEAN = "latency_mean_us"
 CONNECTIONS, LENGTH_S = 4, 2
 
 
@@ -76,8 +77,10 @@ def figures(times: Times, length_s: int = LENGTH_S) -> dict[str, Metric]:
     curve = Curve(*(np.asarray(one, dtype=np.float64) for one in (edges_ns, counted)))
     flow = Flow(key, "up", EPOCH_NS, EPOCH_NS, end_ns, None, curve, None, None, "receiver", None)
     whole = Histograms({"latency": histogram_of(durations), "latency_censored": histogram_of(length_s - last)}, 0)
+    sample = whole.sample("latency")
+    values = {name: sample.percentile(float(name[9:11])).value_us for name in NAMES} | {MEAN: sample.mean.value_us}
     return with_intervals(
-        {name: Metric(whole.sample("latency").percentile(float(name[9:11])).value_us, "us") for name in NAMES},
+        {name: Metric(value, "us") for name, value in values.items()},
         test_data("http", duration_ms=1000 * length_s, connections=len(times)),
         [flow],
         Window(EPOCH_NS, EPOCH_NS, end_ns, end_ns),
@@ -128,7 +131,9 @@ def test_requests_in_flight_that_had_waited_longer_than_any_answer_are_ranks_at_
     """Four of 1,600: the last of them had waited for 0.5 s, as the server stalled at the end."""
     times = jitter(np.random.default_rng(29), (CONNECTIONS, 900))
     times[:, 300:] = 10.0
-    for name, metric in figures(times).items():
+    found = figures(times)
+    for name in NAMES:
+        metric = found[name]
         value = metric.value or 0.0
         assert metric.low is not None and 0.7 * value < metric.low <= value, name
         assert (metric.high is None) == (name == "latency_p99_us") or (metric.high or 0.0) < 2.5 * value, name
@@ -147,6 +152,14 @@ def test_median_of_6000_requests_has_an_interval() -> None:
     median = figures(jitter(np.random.default_rng(31), (16, 600)))["latency_p50_us"]
     assert median.low is not None and median.high is not None
     assert median.low <= 5000 <= median.high < 1.05 * median.low
+
+
+@pytest.mark.parametrize("length_s", [2, 10])
+def test_mean_of_a_closed_loop_is_as_certain_as_its_rate(length_s: int) -> None:
+    """Seconds whose level differs by 1 %: the rate, which is read ten times a second, shows it (Little's law)."""
+    mean = figures(levels(np.random.default_rng(33), (CONNECTIONS, 450 * length_s)), length_s)[MEAN]
+    assert mean.low is not None and mean.high is not None
+    assert mean.low <= 5000 <= mean.high < 1.05 * mean.low
 
 
 @full

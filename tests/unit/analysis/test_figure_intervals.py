@@ -138,7 +138,7 @@ def test_percentile_of_few_seconds_is_bounded_by_ranks_and_by_how_certain_the_le
 
 def test_each_operation_in_flight_counts_as_a_rank() -> None:
     """99 transactions of 1 µs, and some that had waited for 1 s: of 200 or more, which one was in the middle?"""
-    for in_flight, bounds in ((1, (1.0, 1.0)), (100, (1.0, None))):
+    for in_flight, bounds in ((1, (1.0, 1.0)), (100, (None, None))):
         waiting = histogram("latency_censored", [10**9] * in_flight)
         data = steady_test("rr", histograms=[histogram("latency", [1000] * 99), waiting])
         found = analyse_test(data).metrics["latency_p50_us"]
