@@ -18,6 +18,7 @@ from leadline.analysis import (
     outages,
     percentile_precision,
     repeat_causes,
+    rough_figures,
     stability,
     tunnels,
     validity,
@@ -60,6 +61,10 @@ class FiguresKind(Protocol):
     @property
     def primary(self) -> str:
         """The leading figure of a test."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The main figures beside the leading one."""
 
     @property
     def counted(self) -> str | None:
@@ -129,7 +134,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         (*imprecise, *([out] if out is not None else [])),
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
-    notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
+    rough = rough_figures.note(judged.metrics, kind.decisive, data.stability_spread)
+    notes = (*head_and_tail.note(naive, judged.metrics, steady), *rough, *judged.validity.notes)
     result = TestResult(
         case=data.case,
         repeat=data.repeat,

@@ -26,10 +26,11 @@ from made_journals import (
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.flows import Curve
 from leadline.analysis.intervals import rate_estimate
-from leadline.analysis.model import Metric, Summary, Window
+from leadline.analysis.model import Metric, Summary, Verdict, Window
 from leadline.analysis.repeats import summarise
 from leadline.analysis.targets import judge, parse_targets
 from leadline.analysis.test_analysis import analyse_repeat
+from leadline.report.verdicts import VALID_ROUGHLY, sentence_of
 from synthetic import contains
 
 KINDS = ("tcp", "udp", "rr", "http")
@@ -252,6 +253,27 @@ def test_target_is_decided_by_the_interval_of_a_single_test() -> None:
         for limit in (p99 * 0.5, p99 * 1.001, p99 * 2)
     ]
     assert outcomes == ["missed", "undecided", "met"]
+
+
+def test_figure_that_is_known_less_well_than_the_limit_has_a_word_of_its_own() -> None:
+    """The p99 of 12,000 exponential times is known to a few percent."""
+    data = answered(12, np.random.default_rng(9))
+    for limit, has_note, sentence in ((0.03, True, VALID_ROUGHLY), (0.2, False, "These figures can be believed.")):
+        data.stability_spread = limit
+        found = analyse_test(data).validity
+        assert found.verdict is Verdict.VALID
+        named = [note.metrics for note in found.notes if note.code == "roughly-known"]
+        assert [("latency_p99_us" in metrics) for metrics in named] == [True] * has_note
+        assert sentence_of(found) == sentence
+
+
+def test_repeats_decide_which_figures_are_known_roughly() -> None:
+    """Each repeat knows its p99 roughly; ten together know it well."""
+    generator = np.random.default_rng(10)
+    repeats = [answered(2, generator) for _ in range(10)]
+    assert [note for note in analyse_test(repeats[0]).validity.notes if note.code == "roughly-known"]
+    notes = repeats_of(repeats).validity.notes
+    assert not [note for note in notes if note.code == "roughly-known"]
 
 
 def losing(missing: Sequence[int], *, at_the_end: int = 0, dies_after: int | None = None) -> TestData:
