@@ -45,7 +45,7 @@ from leadline.analysis.model import (
 from leadline.analysis.rate_parts import rate_parts
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
-from leadline.analysis.time_marks import time_marks
+from leadline.analysis.time_marks import ends_in_stall, time_marks
 from leadline.plan.targets import has_metric
 from leadline.registry import KINDS
 
@@ -207,7 +207,8 @@ def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histogr
     unsent, clients = metrics.counter(data, "unsent") or 0, (data.spec.connections or 1) * max(1, len(data.hosts))
     paced = data.spec.paced or data.spec.inside_gap_s is not None
     backlog = paced and unsent > validity.leftover(max(clients, len(flows)))
-    return replace(merged, backlog=backlog, unaged=metrics.counter(data, "unsent_without_age") or 0)
+    unaged = metrics.counter(data, "unsent_without_age") or 0
+    return replace(merged, backlog=backlog, unaged=unaged, stall_at_end=ends_in_stall(data.spec, flows))
 
 
 def _figures(
