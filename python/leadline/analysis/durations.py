@@ -44,16 +44,24 @@ class Sample:
     """Completed durations, and the ages of operations that did not complete.
 
     `unaged` operations are outstanding without an age, which counts as 0. Ages are `independent` if an operation's
-    censoring does not depend on how long it would have taken; with a backlog it does.
+    censoring does not depend on how long it would have taken; with a backlog it does, and where all of them `end
+    together`, after a stall.
     """
 
     def __init__(
-        self, completed: Histogram, ages: Histogram = EMPTY, *, unaged: int = 0, independent: bool = True
+        self,
+        completed: Histogram,
+        ages: Histogram = EMPTY,
+        *,
+        unaged: int = 0,
+        independent: bool = True,
+        end_together: bool = False,
     ) -> None:
         self.completed = completed
         self.ages = ages
         self.censored = ages.count + unaged
-        self._independent = independent
+        self._independent = independent and not end_together
+        self._is_bracketed = independent
         if self.censored:
             self._survival = _kaplan_meier(completed, ages)
             self._pooled = merge((completed, ages, _zeros(unaged)))
@@ -66,8 +74,8 @@ class Sample:
     @property
     def extremes(self) -> tuple[Histogram, Histogram] | None:
         """All durations as if those of outstanding operations were their ages, and as if they were longer than any
-        (`BEYOND_NS`): the true distribution lies between the two. None where they may depend on each other."""
-        if not self._independent:
+        (`BEYOND_NS`): the true distribution lies between the two. None with a backlog."""
+        if not self._is_bracketed:
             return None
         if not self.censored:
             return self.completed, self.completed

@@ -8,7 +8,6 @@ Pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,8 +16,10 @@ import numpy as np
 from leadline.analysis.durations import BEYOND_NS, Sample
 from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.histograms import NS_PER_US, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.level_bounds import bounds_by_level, range_of_all
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Window
+from leadline.analysis.periodic_stalls import mean_of_rates
 from leadline.analysis.test_data import IntervalHistogram, Point, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.tunnels import LATER, STEPS
@@ -55,14 +56,20 @@ _ERROR_RATIO = "error_ratio"
 _UNKNOWN_TOTAL = "of how many operations it is the share is not known"
 _LOST_AT_THE_END = "the datagrams that were lost in its intervals are not those of the whole test"
 _NO_SECONDS = "its values are known of the whole test only, not of its seconds: repeats give an interval"
-_TAIL = 0.025
-"""Of the truths, beyond each bound."""
 _NOT_ENDED = "some operations had not ended: longer times are unknown"
 _FEW_PARTS = (
     "the seconds of the test are too few, or too few values lie beyond, to show how much values depend on each other"
 )
 
 
+_LATENCY = "latency"
+_NS_PER_S = 1e9
+_UNEXPLAINED = 0.05
+"""Of a mean, by which that by Little's law may differ, for its rate to show how certain it is."""
+_LITTLE = 0.1
+"""Of the connections, by which they may differ from the rate multiplied by the mean time: a generator takes some."""
+# Whose means follow from the rate of a closed loop.
+_OF_LOOP = frozenset({_LATENCY, "service"})
 # One value for each client, instead of many in each second.
 _OF_CLIENTS = frozenset({*STEPS, *LATER})
 
@@ -119,6 +126,7 @@ def with_intervals(
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
+    of_loop = _closed_loop_rate(data, flows, window, histograms.sample(_LATENCY))
     found = {}
     for name, metric in metrics.items():
         if metric.value is None or metric.low is not None:
@@ -129,7 +137,12 @@ def with_intervals(
             unit_ns = NS_PER_US if asked.unit == "us" else NS_PER_US * 1000
             of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
             share, running = asked.percentile / 100, data.is_running
-            bounds = _percentile(asked.histogram, share, histograms, parts, of_clients=of_clients, is_running=running)
+            sample, seconds = histograms.sample(asked.histogram), parts.named(asked.histogram)
+            rate = of_loop if asked.histogram in _OF_LOOP else None
+            if of_clients and sample.extremes is not None and sample.count:
+                bounds: Estimate | str = _between(sample.extremes, share, None)  # each client connects by itself
+            else:
+                bounds = _of_sample(sample, share, seconds, running, rate)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
             sent = metrics.get("sent")
@@ -140,7 +153,8 @@ def with_intervals(
         elif metric.unbounded is not None:
             found[name] = metric
         elif name.endswith(_MEANS):
-            bounds = _mean(name.removesuffix(name[-len(_MEANS[0]) :]), histograms, parts)
+            histogram = name.removesuffix(name[-len(_MEANS[0]) :])
+            bounds = _mean(histogram, histograms, parts, of_loop if histogram == _LATENCY else None)
             found[name] = _bounded(metric, bounds, NS_PER_US if metric.unit == "us" else NS_PER_US * 1000)
         else:
             found[name] = replace(metric, unbounded=_NO_SERIES)
@@ -162,16 +176,30 @@ def with_range(metric: Metric, sample: Sample, share: float) -> Metric:
     that hold although how much the values depend on each other is not known."""
     if metric.value is None:
         return metric
-    extremes = sample.extremes
-    found = None if extremes is None else _whole_range(extremes, sample.completed, share)
-    return _bounded(metric, found or (_NOT_ENDED if extremes is None else _FEW_PARTS), NS_PER_US)
+    found = range_of_all(sample, share)
+    return _bounded(metric, found or (_NOT_ENDED if sample.extremes is None else _FEW_PARTS), NS_PER_US)
 
 
 def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: int) -> Estimate | None:
     """The mean growth per second of some counters inside a window, from its intervals; None if the counters were not
     read at intervals."""
     rates = interval_rates(curves, window, interval_ns)
-    return None if rates is None else mean_of_series(rates)
+    return None if rates is None else mean_of_rates(rates)
+
+
+def _closed_loop_rate(data: TestData, flows: Sequence[Flow], window: Window | None, latency: Sample) -> Estimate | None:
+    """The answers per second of connections that always wait for one; None of other loads, and where it is not the
+    number of connections divided by their mean time (Little's law), as of a script that pauses."""
+    spec, rates, mean_us = data.spec, named_rates(data.spec, flows), latency.completed.mean_us
+    if not rates or not spec.counts_units or spec.paced or not spec.steady or window is None or not mean_us:
+        return None
+    found = rate_estimate(next(iter(rates.values()))[2], window, spec.interval_ns)
+    connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(flows)
+    # The window's ends cut at most one request of each connection.
+    cut = (latency.max.value_us or 0.0) * NS_PER_US / max(1, window.end_ns - window.start_ns)
+    if found is None or abs(found.value * mean_us / 1e6 - connections) > (_LITTLE + cut) * connections:
+        return None
+    return found
 
 
 def _bounded_rate(
@@ -250,29 +278,32 @@ def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
     return np.asarray(np.interp(edges, t_ns, values), dtype=np.float64)
 
 
-def _percentile(
-    name: str, share: float, histograms: Histograms, parts: Parts, *, of_clients: bool, is_running: bool
+def _of_sample(
+    sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool, rate: Estimate | None = None
 ) -> Estimate | str:
-    """A percentile with its interval in ns, or why it has none."""
-    sample = histograms.sample(name)
-    extremes = sample.extremes
-    if of_clients and extremes is not None and sample.count:
-        # Each client connects by itself.
-        return _between(extremes, share, None)
-    return _of_sample(sample, share, parts.named(name), is_running)
-
-
-def _of_sample(sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool) -> Estimate | str:
     extremes = sample.extremes
     if extremes is None:
         return _NOT_ENDED
     whole = sample.completed
     if not whole.count:
         return _FEW_PARTS
-    if len(seconds) < LEAST_PARTS:
-        return (None if is_running else _whole_range(extremes, whole, share)) or _FEW_PARTS
     independent = independent_values(whole, share, seconds)
-    return _FEW_PARTS if independent is None else _between(extremes, share, independent)
+    found = None if independent is None else _between(extremes, share, independent)
+    if is_running or (found is not None and found.reason is None):
+        return found or _FEW_PARTS
+    level = bounds_by_level(sample, share, seconds, rate)
+    if level is None and len(seconds) < LEAST_PARTS:
+        level = range_of_all(sample, share)
+    return _with_open_sides(found, level) or _FEW_PARTS
+
+
+def _with_open_sides(found: Estimate | None, level: Estimate | None) -> Estimate | None:
+    """Bounds by ranks whose open sides are those by the level, where that has one."""
+    found = found or (None if level is None else replace(level, low=None, high=None, reason=_FEW_PARTS))
+    if found is None or level is None:
+        return found
+    low, high = (level.low if found.low is None else found.low), (level.high if found.high is None else found.high)
+    return replace(found, low=low, high=high, reason=found.reason if low is None or high is None else None)
 
 
 def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> float | None:
@@ -296,17 +327,6 @@ def _exceeding(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> 
     return [int(part.counts[part.lows_ns > edge_ns].sum()) for part in seconds]
 
 
-def _whole_range(extremes: tuple[Histogram, Histogram], whole: Histogram, share: float) -> Estimate | None:
-    """The range from the shortest time to the longest one: bounds that hold although how much values depend on each
-    other is not known, where there are several times as many as independent ones would take."""
-    least = 2 * math.log(_TAIL) / math.log(max(share, 1 - share))
-    longest_ns = int(extremes[1].highs_ns[-1])
-    if whole.count < least or longest_ns >= BEYOND_NS:
-        return None
-    value_ns = float(whole.highs_ns[whole.bucket_at(share * 100) or 0])
-    return Estimate(value_ns, float(extremes[0].lows_ns[0]), float(longest_ns), 1)
-
-
 def _between(extremes: tuple[Histogram, Histogram], share: float, independent: float | None) -> Estimate:
     """The lower bound by the shortest times that outstanding operations may have, the upper one by the longest."""
     low, high = (
@@ -317,11 +337,23 @@ def _between(extremes: tuple[Histogram, Histogram], share: float, independent: f
     return replace(high, low=low.low)
 
 
-def _mean(name: str, histograms: Histograms, parts: Parts) -> Estimate | str:
-    """The interval in ns of the mean of a histogram's times, from its seconds: a ratio of sums, so each second counts
-    by how far its sum is from what its number of values would give."""
-    if histograms.sample(name).is_open:
+def _mean(name: str, histograms: Histograms, parts: Parts, rate: Estimate | None) -> Estimate | str:
+    """The interval in ns of the mean of a histogram's times. In a closed loop it is as wide as that of the `rate`
+    (Little's law). Elsewhere it is from the test's seconds: a ratio of sums, so each second counts by how far its sum
+    is from what its number of values would give."""
+    sample = histograms.sample(name)
+    if sample.is_open:
         return _NOT_ENDED
+    mean_ns = (sample.mean.value_us or 0.0) * NS_PER_US
+    if mean_ns and rate is not None and rate.low and rate.high is not None:
+        # What the law does not explain of the mean, as the generator's own time, is uncertain too.
+        by_law_ns = max(1, round(rate.value * mean_ns / _NS_PER_S)) * _NS_PER_S / rate.value
+        if abs(by_law_ns / mean_ns - 1) <= _UNEXPLAINED:
+            low, high = (
+                min(mean_ns, by_law_ns) * rate.value / rate.high,
+                max(mean_ns, by_law_ns) * rate.value / rate.low,
+            )
+            return Estimate(mean_ns, low, high, rate.independent)
     seconds = [part for part in parts.named(name) if part.count]
     if not seconds:
         return _NO_SECONDS

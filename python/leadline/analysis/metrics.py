@@ -43,13 +43,15 @@ class Histograms:
     """Histograms of the whole test, merged over its hosts; `damaged` ones could not be read.
 
     With a `backlog`, operations waited for those before them, longer the later they were due; `unaged` is the number
-    of those without an age.
+    of those without an age. With a `stall_at_end`, those that have no answer wait for the same thing, which ends for
+    all of them together.
     """
 
     by_name: Mapping[str, Histogram]
     damaged: int
     backlog: bool = False
     unaged: int = 0
+    stall_at_end: bool = False
 
     def named(self, name: str) -> Histogram:
         """The histogram, empty if nothing was recorded."""
@@ -64,6 +66,7 @@ class Histograms:
             self.named(f"{name}{CENSORED}"),
             unaged=self.unaged if is_latency else 0,
             independent=not (is_latency and self.backlog),
+            end_together=self.stall_at_end,
         )
 
 
@@ -100,6 +103,7 @@ def of_all_repeats(repeats: Sequence[Histograms]) -> Histograms:
         sum(one.damaged for one in repeats),
         backlog=any(one.backlog for one in repeats),
         unaged=sum(one.unaged for one in repeats),
+        stall_at_end=any(one.stall_at_end for one in repeats),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from leadline.analysis import machine_rules, rate_parts, repeat_causes, stability
+from leadline.analysis import machine_rules, rate_parts, repeat_causes, rough_figures, stability
 from leadline.analysis.metrics import Histograms, of_all_repeats, percentile_named
 from leadline.analysis.model import Bound, Limit, Metric, Reason, Summary, TestResult, Validity, Verdict
 from leadline.analysis.outages import outage_in
@@ -105,6 +105,7 @@ def summarise(
         if settles(targets, test, name, metrics[name].low, metrics[name].high)
     }
     judged = _judged(metrics, done, limit, measured, [name for name in named if name not in settled])
+    judged = _with_rough_figures(judged, measured, limit)
     if failed:
         judged = _without_some(judged, failed, began, done)
     if len(done) == 1 and any(metric.low is not None for metric in metrics.values()):
@@ -296,6 +297,13 @@ def _without_doubts(metric: Metric, answered: frozenset[str]) -> Metric:
     if len(left) == len(metric.reasons) or not answered.issuperset(set(metric.reasons) - set(left)):
         return metric
     return replace(metric, verdict=Verdict.VALID, reasons=left, bound=Bound.LEAST if left else None)
+
+
+def _with_rough_figures(judged: Judged, kind: PrimaryKind, limit: float) -> Judged:
+    """The note on figures that are known roughly, by their intervals over the repeats instead of within each."""
+    others = tuple(note for note in judged.validity.notes if note.code != rough_figures.ROUGHLY_KNOWN)
+    notes = (*rough_figures.note(judged.metrics, kind.decisive, limit), *others)
+    return replace(judged, validity=replace(judged.validity, notes=notes))
 
 
 def _with_note(judged: Judged, note: Reason) -> Judged:

@@ -16,12 +16,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from leadline.analysis import periodic_stalls
 from leadline.analysis.flows import Flow
 from leadline.analysis.model import Metric, Reason, Verdict, Window
+from leadline.analysis.periodic_stalls import mean_of_rates
 from leadline.analysis.test_data import TestData
 from leadline.analysis.window import NS_PER_S, interval_rates, named_rates
 from leadline.quantities import rounded_share
-from leadline.statistics import ChangePoint, change_points, lengthening, mean_of_series
+from leadline.statistics import ChangePoint, change_points, lengthening
 from leadline.statistics.means import LEAST_NEIGHBOURS, batch_means
 
 Rates = NDArray[np.float64]
@@ -69,16 +71,31 @@ def within_test(data: TestData, flows: Sequence[Flow], window: Window | None) ->
         yield verdict, Reason(code, f"{name} {text}", metrics=(name,))
 
 
+def notes(data: TestData, flows: Sequence[Flow], window: Window | None) -> Iterator[Reason]:
+    """The regular pattern of the leading rate, if it has one. Not for a rate in stages."""
+    rates = named_rates(data.spec, flows)
+    if window is None or not data.spec.steady or not rates:
+        return
+    found = interval_rates(next(iter(rates.values()))[2], window, data.spec.interval_ns)
+    if found is not None:
+        yield from periodic_stalls.note(found, window.length_s / len(found))
+
+
 def _doubt(rates: Rates, data: TestData, window: Window) -> tuple[Verdict, str, str] | None:
     """Verdict, code and words of what leaves a rate uncertain; None if it is known well enough."""
     mean, limit = float(rates.mean()), data.stability_spread
     if mean <= 0 or window.end_ns - window.start_ns < SHORTEST_WINDOW_INTERVALS * data.spec.interval_ns:
         return None  # other rules say that nothing was delivered, or that there is no window
-    changes = [change for change in _changes(rates) if abs(change[1].after - change[1].before) > limit * mean]
+    regular = periodic_stalls.find_stalls(rates) is not None
+    changes = [
+        change
+        for change in (() if regular else _changes(rates))
+        if abs(change[1].after - change[1].before) > limit * mean
+    ]
     if changes:
         text = f"{_changes_as_text(changes, window)}; the limit is {rounded_share(limit, 1)}"
         return Verdict.UNSTABLE, CHANGE_POINT, text
-    estimate = mean_of_series(rates)
+    estimate = mean_of_rates(rates)
     half = estimate.half_width_ratio
     if half is None:
         found = _unless_parts_agree(rates, mean, limit, estimate.reason or "")

@@ -15,12 +15,15 @@ from leadline.analysis import (
     gateways,
     head_and_tail,
     host_metrics,
+    latency_drift,
     limits,
     metrics,
     outages,
     percentile_precision,
     read_waits,
     repeat_causes,
+    rough_figures,
+    stability,
     tunnels,
     validity,
     wake_ups,
@@ -46,7 +49,7 @@ from leadline.analysis.model import (
 from leadline.analysis.rate_parts import rate_parts
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
-from leadline.analysis.time_marks import time_marks
+from leadline.analysis.time_marks import ends_in_stall, time_marks
 from leadline.plan.targets import has_metric
 from leadline.registry import KINDS
 
@@ -62,6 +65,10 @@ class FiguresKind(Protocol):
     @property
     def primary(self) -> str:
         """The leading figure of a test."""
+
+    @property
+    def decisive(self) -> tuple[str, ...]:
+        """The main figures beside the leading one."""
 
     @property
     def counted(self) -> str | None:
@@ -118,13 +125,16 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
-    imprecise = percentile_precision.findings(data, figures, parts, merged) if data.asked else ()
+    imprecise = [
+        *latency_drift.findings(data, figures, parts, flows, steady),
+        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
+    ]
     found = outages.outages(data.link_changes, data.samples, steady)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judged = validity.assess(
         evidence,
         figures,
-        (*gateways.notes(crossed), *outages.error_notes(data.samples)),
+        (*gateways.notes(crossed), *outages.error_notes(data.samples), *stability.notes(data, flows, steady)),
         (*imprecise, *read_waits.findings(figures, merged), *([out] if out is not None else [])),
         is_explained=explained_rates.is_rate_explained(evidence),
         unmoved=cpu_waits.unmoved_figures(evidence, figures),
@@ -133,7 +143,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
     judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
-    notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)
+    rough = rough_figures.note(judged.metrics, kind.decisive, data.stability_spread)
+    notes = (*head_and_tail.note(naive, judged.metrics, steady), *rough, *judged.validity.notes)
     result = TestResult(
         case=data.case,
         repeat=data.repeat,
@@ -205,7 +216,8 @@ def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histogr
     unsent, clients = metrics.counter(data, "unsent") or 0, (data.spec.connections or 1) * max(1, len(data.hosts))
     paced = data.spec.paced or data.spec.inside_gap_s is not None
     backlog = paced and unsent > validity.leftover(max(clients, len(flows)))
-    return replace(merged, backlog=backlog, unaged=metrics.counter(data, "unsent_without_age") or 0)
+    unaged = metrics.counter(data, "unsent_without_age") or 0
+    return replace(merged, backlog=backlog, unaged=unaged, stall_at_end=ends_in_stall(data.spec, flows))
 
 
 def _figures(

@@ -13,10 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.disturbance import LIMIT_SHARE, controller_percent, machines
+from leadline.analysis.flows import Flow
 from leadline.analysis.host_metrics import machine_samples
 from leadline.analysis.model import Interval, Window
 from leadline.analysis.test_data import CPU_KINDS, HostSample, TestData
+from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.trial_records import MarkKind, TimeMark
+from leadline.analysis.window import unit_curves
 from leadline.statistics.estimate import Values
 
 STALLED = 0.1
@@ -25,6 +28,8 @@ LEAST_STALLED_S = 0.2
 """A shorter gap is within what sockets and schedulers do."""
 LEAST_MISSING = 10
 """Operations that a stall has to leave out: fewer are missing by chance."""
+MIN_PARTS = 3
+"""Of a load, as long as the shortest stall, to know its usual rate by."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -36,6 +41,22 @@ def time_marks(
         return ()
     found = [*_disturbed(data, window), *_stalls(intervals, data.spec.steady, counts_operations)]
     return tuple(sorted(found, key=lambda mark: mark.start_s))
+
+
+def ends_in_stall(spec: TestSpec, flows: Sequence[Flow]) -> bool:
+    """Whether answers at a rate stopped coming before the load's end: what has no answer then waits for one thing."""
+    curves, ends_ns = unit_curves(flows), [flow.end_ns for flow in flows if flow.end_ns is not None]
+    starts_ns = [flow.start_ns for flow in flows if flow.start_ns is not None]
+    if not spec.paced or not spec.steady or not spec.counts_units or not curves or not ends_ns or not starts_ns:
+        return False
+    first_ns, last_ns = min(starts_ns), max(ends_ns)
+    parts = int((last_ns - first_ns) / 1e9 / LEAST_STALLED_S)
+    if parts < MIN_PARTS:
+        return False
+    edges = np.linspace(last_ns - parts * LEAST_STALLED_S * 1e9, last_ns, parts + 1)
+    grown = np.diff(np.sum([curve.at(edges) for curve in curves], axis=0))
+    usual = float(np.median(grown[:-1]))
+    return usual >= LEAST_MISSING and float(grown[-1]) < STALLED * usual
 
 
 def _disturbed(data: TestData, window: Window) -> Iterator[TimeMark]:

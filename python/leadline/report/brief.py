@@ -61,7 +61,7 @@ def brief_verdict(validity: Validity, limit: Limit | None = None) -> RenderableT
     lines: list[RenderableType] = []
     if validity.verdict is Verdict.VALID:
         doubt = next(iter(validity.reasons), None)
-        lines.append(Text.assemble(mark, _valid_because(limit, is_doubted=doubt is not None)))
+        lines.append(Text.assemble(mark, _valid_because(limit, validity)))
         if doubt is not None:
             lines.append(_indented(Text.assemble((f"{_doubted(doubt)}: ", "bold"), first_statements(doubt.text))))
     else:
@@ -114,14 +114,14 @@ def _group_line(group: ReasonGroup, order: Sequence[str]) -> RenderableType:
     return _indented(Text.assemble((where_text(group.results, order), "bold"), mark, f": {group.text}"))
 
 
-def _valid_because(limit: Limit | None, *, is_doubted: bool) -> str:
+def _valid_because(limit: Limit | None, validity: Validity) -> str:
     """`: limited by the link: lan of gateway carried 99.1 of 100 Mbit/s`."""
     if limit is not None and limit.by is not LimitedBy.UNKNOWN:
         return f": {limited_by(limit)}: {first_statements(limit.evidence)}"
-    if is_doubted:
+    if validity.reasons:
         return ""
     unknown = " What limited them is not known." if limit is not None else ""
-    return f": {verdicts.WORDINGS[Verdict.VALID].sentence}{unknown}"
+    return f": {verdicts.sentence_of(validity)}{unknown}"
 
 
 def _doubted(reason: Reason) -> str:

@@ -271,9 +271,8 @@ def verdict_lines(analysis: RunAnalysis) -> RenderableType:
 def verdict_block(validity: Validity, limit: Limit | None = None) -> RenderableType:
     """A verdict with its reasons indented below it."""
     wording = verdicts.WORDINGS[validity.verdict]
-    is_doubted = validity.verdict is Verdict.VALID and validity.reasons
-    sentence = verdicts.VALID_BUT if is_doubted else wording.sentence
-    head = Text.assemble((f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}"), f": {sentence}")
+    mark = (f"{wording.mark} {validity.verdict.value}", f"bold {TONES[wording.tone]}")
+    head = Text.assemble(mark, f": {verdicts.sentence_of(validity)}")
     lines = [limit_line(limit)] if limit is not None else []
     lines += [reason_line(reason) for reason in (*validity.reasons, *validity.notes)]
     return Group(head, *lines, *advice_lines(reason.code for reason in validity.reasons))

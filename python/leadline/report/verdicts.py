@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from leadline.analysis.model import RunAnalysis, Summary, TargetResult, Verdict
+from leadline.analysis.model import RunAnalysis, Summary, TargetResult, Validity, Verdict
+from leadline.analysis.rough_figures import has_rough_figures
 from leadline.errors import without_log
 
 
@@ -42,6 +43,9 @@ WORDINGS: dict[Verdict, Wording] = {
 
 VALID_BUT = "The leading figure can be believed; those that a reason names cannot."
 """In place of the sentence of a valid result that has a reason against one of its other figures."""
+
+VALID_ROUGHLY = "The leading figure can be believed; others are known roughly, as a note says."
+"""In place of the same sentence where one of the main figures is known less well than the limit."""
 
 TONES = {"good": "green", "bounded": "yellow", "doubtful": "yellow", "bad": "red"}
 """The colour of each tone in a terminal."""
@@ -81,10 +85,24 @@ class Headline:
     wording: Wording
 
 
+def sentence_of(validity: Validity) -> str:
+    """The sentence of a result's verdict. All of a valid one can be believed only if its main figures are known within
+    the limit."""
+    if validity.verdict is Verdict.VALID and validity.reasons:
+        return VALID_BUT
+    if validity.verdict is Verdict.VALID and has_rough_figures(validity.notes):
+        return VALID_ROUGHLY
+    return WORDINGS[validity.verdict].sentence
+
+
 def headline(analysis: RunAnalysis) -> Headline:
     """The run's verdict; if its results have different ones, the number of valid ones."""
     found = Counter(summary.validity.verdict for summary in analysis.summaries)
     worst = WORDINGS[analysis.validity.verdict]
+    if analysis.validity.verdict is Verdict.VALID and any(
+        has_rough_figures(summary.validity.notes) for summary in analysis.summaries
+    ):
+        worst = replace(worst, sentence=VALID_ROUGHLY)
     whole = (
         not analysis.missing_trials
         and analysis.status == "done"

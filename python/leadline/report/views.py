@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -432,4 +432,4 @@ def coded(text: str) -> Markup:
 
 def wording(validity: Validity) -> verdicts.Wording:
     """The wording of a verdict."""
-    return verdicts.WORDINGS[validity.verdict]
+    return replace(verdicts.WORDINGS[validity.verdict], sentence=verdicts.sentence_of(validity))

@@ -80,12 +80,19 @@ def test_increase_over_an_idle_latency_that_is_a_lower_bound(unanswered: Sequenc
     assert metrics["increase_up_p50_us"].bound is None
 
 
-def test_missing_phase_is_unknown_and_a_small_increase_is_none() -> None:
-    result = analysed({"idle": 20_000, "up": 21_000})
+def test_increase_is_unknown_where_the_latency_of_one_phase_is() -> None:
+    result = analysed({"idle": 20_000, "up": 21_000, "down": 90_000})
     assert result.metrics["latency_both_p50_us"].value is None
-    assert result.metrics["bulk_down_bps"].value is None
-    assert sentence(result).startswith("none: load adds")
-    result = analysed({"idle": 20_000, "up": 18_000, "down": 19_000})
+    increase = result.metrics["latency_increase_us"]
+    assert (increase.value, increase.unknown) == (None, "the latency of a phase is not known (both)")
+    assert result.metrics["increase_down_p50_us"].value == pytest.approx(70_000, rel=0.01)
+    assert sentence(result) == "unknown: a phase has no latency"
+    assert analysed({"idle": 20_000, "up": 21_000}).metrics["bulk_down_bps"].value is None
+
+
+def test_small_increase_is_none() -> None:
+    assert sentence(analysed(dict.fromkeys(("idle", "up", "down", "both"), 20_000))).startswith("none: load adds")
+    result = analysed({"idle": 20_000, "up": 18_000, "down": 19_000, "both": 18_500})
     assert result.metrics["latency_increase_us"].value == pytest.approx(-1000, rel=0.02)
     assert sentence(result).startswith("none: under load latency is 999 µs shorter")
     assert sentence(analysed({"up": 1})) == "unknown: a phase has no latency"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,34 @@ def test_short_stall_is_noise_and_no_other_level() -> None:
     rates = [1e6] * 100
     rates[50:52] = [0.0] * 2
     assert verdict(steps(rates)) == ("valid", [])
+
+
+def stalling(begins: Iterable[float], length_s: float = 0.2) -> list[float]:
+    """100 intervals of 100 ms at 800 requests a second, which wait in each stall."""
+    edges = np.linspace(0, 10, 101)
+    at_s = np.linspace(0, 10, 10_001)
+    is_stalled = np.any([(at_s > begin) & (at_s <= begin + length_s) for begin in begins], axis=0)
+    done = np.interp(edges, at_s, np.cumsum(~is_stalled) * 0.8)
+    noise = 1 + 0.02 * np.random.default_rng(5).standard_normal(100)
+    return [float(rate) for rate in np.diff(done) * 10 * noise]
+
+
+def test_regular_stalls_are_a_pattern_of_the_server_and_no_instability() -> None:
+    """200 ms every 1.3 s: whole cycles resemble each other, so their mean is known."""
+    found = analyse_test(steps(stalling(np.arange(0.3, 9.5, 1.3).tolist()), kind="rr"))
+    assert verdict(steps(stalling(np.arange(0.3, 9.5, 1.3).tolist()), kind="rr")) == ("valid", ["periodic-stalls"])
+    [note] = [note.text for note in found.validity.notes if note.code == "periodic-stalls"]
+    assert note.startswith("the rate stalls for about 0.19 s every 1.3 s, 8 times: ")
+    rate = found.metrics["transactions_per_s"]
+    assert rate.low is not None and rate.high is not None
+    assert rate.low <= 800 * 1.1 / 1.3 <= rate.high < 1.1 * rate.low
+
+
+def test_irregular_stalls_leave_a_rate_uncertain() -> None:
+    begins = [0.5, 1.1, 2.9, 3.4, 5.8, 8.1, 8.6]
+    found = analyse_test(steps(stalling(begins, 0.4), kind="rr"))
+    assert found.validity.verdict is Verdict.UNSTABLE
+    assert not [note for note in found.validity.notes if note.code == "periodic-stalls"]
 
 
 def test_noise_of_long_tests_raises_no_alarm() -> None:

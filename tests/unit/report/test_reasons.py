@@ -21,6 +21,8 @@ from leadline.report.reasons import MOST_IN_FULL, reasons_of_results, why_not_va
 
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
+    "periodic-stalls",
+    "roughly-known",
     "head-and-tail",
     "interval-within-test",
     "idle-poll-refused",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
@@ -78,10 +78,8 @@ def latencies(histograms: Histograms, phases: Sequence[str], names: Sequence[str
     increases = {
         (phase, name): _increase(by_phase[phase][name], by_phase[idle][name]) for phase in loaded for name in names
     }
-    medians = [metric for (_, name), metric in increases.items() if name == "p50" and metric.value is not None]
-    largest = max(medians, key=lambda metric: metric.value or 0.0, default=Metric(None, "us"))
     return {
-        "latency_increase_us": largest,
+        "latency_increase_us": _largest({phase: increases[phase, "p50"] for phase in loaded}),
         **found,
         **{f"increase_{phase}_{name}_us": metric for (phase, name), metric in increases.items()},
     }
@@ -120,6 +118,15 @@ def _increase(loaded: Metric, idle: Metric) -> Metric:
         return found
     # The idle latency is at least so much, and the increase over it at most.
     return replace(found, bound=Bound.NONE if loaded.censored else Bound.MOST)
+
+
+def _largest(increases: Mapping[str, Metric]) -> Metric:
+    """The largest increase of all loads; unknown where that of one load is: it may be the largest."""
+    unknown = [phase for phase, metric in increases.items() if metric.value is None]
+    if unknown or not increases:
+        return Metric(None, "us", unknown=f"the latency of a phase is not known ({', '.join(unknown)})")
+    largest = max(increases.values(), key=lambda metric: metric.value or 0.0)
+    return replace(largest, censored=any(metric.censored for metric in increases.values()))
 
 
 def throughput(data: TestData, flows: Sequence[Flow], phase: str, direction: str) -> Metric:
