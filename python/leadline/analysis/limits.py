@@ -19,7 +19,7 @@ from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
 from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
-from leadline.analysis.link_use import use_of_links
+from leadline.analysis.link_use import measure_link_use
 from leadline.analysis.metrics import delivered_share, reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.outages import outage_in
@@ -144,7 +144,7 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
 def _full_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
     """The fullest link, if its rate left no more: of a lab, or one whose speed an interface knows. It is no limit of a
     rate that is a lower bound, since that may be higher."""
-    fullest = max(use_of_links(data, window), default=None)
+    fullest = max(measure_link_use(data, window), default=None)
     if fullest is not None and fullest.share >= least:
         share, rate_bps, where, _ = fullest
         text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"

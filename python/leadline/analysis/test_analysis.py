@@ -124,9 +124,9 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         evidence,
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples)),
-        (*imprecise, *read_waits.findings(figures, merged), *([out] if out is not None else [])),
+        (*imprecise, *read_waits.judge_reads(figures, merged), *([out] if out is not None else [])),
         is_explained=explained_rates.is_rate_explained(evidence),
-        unmoved=cpu_waits.unmoved_figures(evidence, figures),
+        unmoved=cpu_waits.find_unmoved_figures(evidence, figures),
     )
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *judged.validity.notes)

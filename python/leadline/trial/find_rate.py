@@ -19,7 +19,7 @@ from leadline.analysis import machine_rules
 from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Ceiling, Metric, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
-from leadline.analysis.searches import FOUND_PER_S, disturbed_trials, doubted_by_ending
+from leadline.analysis.searches import FOUND_PER_S, disturbed_trials, doubt_by_ending
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.quantities import rate_in_full
@@ -119,7 +119,7 @@ class Answer:
         rate = Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)
         doubts = [] if verdict is Verdict.VALID else [(verdict, reason.code) for reason in self.validity.reasons]
         return {
-            FOUND_PER_S: doubted_by_ending(rate, found.ending.value, doubts),
+            FOUND_PER_S: doubt_by_ending(rate, found.ending.value, doubts),
             self.reference_name: self.reference,
         }
 
