@@ -16,7 +16,7 @@ MOSTLY = 0.4
 what response times leave out (opening connections, reading) may be the rest."""
 
 
-def findings(
+def judge_users(
     users: float, rate_per_s: float, response_s: float, *, has_think_time: bool | None
 ) -> tuple[tuple[Verdict, Reason], ...]:
     """The finding that users wait for their generator; none where they have waits of their own, or may have."""

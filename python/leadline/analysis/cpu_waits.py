@@ -41,10 +41,10 @@ class _Waits:
     """By how much operations were delayed in total, at most: a wait delays all that its thread has in flight."""
 
 
-def unmoved_figures(evidence: Evidence, figures: Mapping[str, Metric]) -> frozenset[str]:
+def find_unmoved_figures(evidence: Evidence, figures: Mapping[str, Metric]) -> frozenset[str]:
     """The rates and percentiles that the threads' waits are too short to have changed; none where the waits of a part
     of the path are not known."""
-    waits = _waits(evidence)
+    waits = _read_waits(evidence)
     if waits is None:
         return frozenset()
     unmoved = set()
@@ -73,14 +73,14 @@ def _is_percentile_unmoved(times: Histogram, percentile: float, delay_us: float)
     return delay_us < needed
 
 
-def _waits(evidence: Evidence) -> _Waits | None:
+def _read_waits(evidence: Evidence) -> _Waits | None:
     """The waits of both ends, or of all that ran on their machines; None where neither is known, or of a fleet."""
     if evidence.data.fleet_reports() or not evidence.data.load_outcomes():
         return None
-    return _waits_of_threads(evidence) or _waits_of_machines(evidence)
+    return _read_thread_waits(evidence) or _read_machine_waits(evidence)
 
 
-def _waits_of_machines(evidence: Evidence) -> _Waits | None:
+def _read_machine_waits(evidence: Evidence) -> _Waits | None:
     """The time in which any task of the machines waited for a CPU, gateways included, as the kernel keeps it (PSI)."""
     data, window = evidence.data, evidence.window
     if window is None or not data.samples:
@@ -96,11 +96,11 @@ def _waits_of_machines(evidence: Evidence) -> _Waits | None:
         # It is a mean over CPUs: one of them may have had all of it.
         stalled_s = samples[-1].cpus * (after[0][1] - before[0][1])
         share += stalled_s * 1e9 / (after[0][0] - before[0][0])
-        delay_us += 1e6 * stalled_s * _in_flight(evidence, 1)
+        delay_us += 1e6 * stalled_s * _count_in_flight(evidence, 1)
     return _Waits(share, delay_us)
 
 
-def _waits_of_threads(evidence: Evidence) -> _Waits | None:
+def _read_thread_waits(evidence: Evidence) -> _Waits | None:
     """The waits of the load's threads; None where those of one end are not known, or where a gateway or a tunnel has
     waits of its own."""
     data = evidence.data
@@ -112,17 +112,17 @@ def _waits_of_threads(evidence: Evidence) -> _Waits | None:
         if not (far and far["threads"]) and not _is_server_apart(evidence):
             return None
         loads = [found.outcome["generator"], *([far] if far and far["threads"] else [])]
-        sides = [list(_shares(load)) for load in loads]
+        sides = [list(_read_shares(load)) for load in loads]
         if any(not shares or None in shares for shares in sides):
             return None
         longest = max(longest, sum(max(share or 0.0 for share in shares) for shares in sides))
         for load in loads:
             waited_s = sum(thread.get("runnable_wait_s") or 0.0 for thread in load["threads"])
-            delay_us += 1e6 * waited_s * _in_flight(evidence, len(load["threads"]))
+            delay_us += 1e6 * waited_s * _count_in_flight(evidence, len(load["threads"]))
     return _Waits(longest, delay_us)
 
 
-def _shares(load: records.LoadReport) -> Iterator[float | None]:
+def _read_shares(load: records.LoadReport) -> Iterator[float | None]:
     """The share of its time that each thread waited for a CPU; None where the kernel does not count that."""
     for thread in load["threads"]:
         waited_s = thread.get("runnable_wait_s")
@@ -140,7 +140,7 @@ def _is_server_apart(evidence: Evidence) -> bool:
     return use is not None and foreign is not None and foreign <= 100 * use.cpus * disturbance.LIMIT_SHARE
 
 
-def _in_flight(evidence: Evidence, threads: int) -> float:
+def _count_in_flight(evidence: Evidence, threads: int) -> float:
     """Operations that a thread of one host had in flight at once, at most: one on each connection, or with times of
     their own as many as fall due in a mean latency."""
     spec, window = evidence.data.spec, evidence.window

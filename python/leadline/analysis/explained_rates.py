@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from leadline.analysis import loss_places, queues
 from leadline.analysis.datagram_figures import coalesced
-from leadline.analysis.link_use import use_of_links
+from leadline.analysis.link_use import measure_link_use
 from leadline.analysis.metrics import sum_of_flows
 from leadline.analysis.model import Window
 from leadline.analysis.rules import primary_rate_per_s, receivers_drops
@@ -23,12 +23,12 @@ def is_rate_explained(evidence: Evidence) -> bool:
     window = evidence.window
     if window is None or window.end_ns <= window.start_ns or evidence.data.spec.connects_clients:
         return False
-    if _drops_at_receiver(evidence):
+    if _has_receiver_drops(evidence):
         return False
     return _is_link_full(evidence, window) or _is_as_asked(evidence, window) or _is_window_full(evidence)
 
 
-def _drops_at_receiver(evidence: Evidence) -> bool:
+def _has_receiver_drops(evidence: Evidence) -> bool:
     """Whether the receivers' own sockets, or what is before them, dropped more than a few of what the path carried."""
     sent = sum_of_flows(evidence.flows, lambda flow: flow.sent_units) or 0
     dropped = sum(count for count, _ in receivers_drops(evidence.data))
@@ -39,7 +39,7 @@ def _drops_at_receiver(evidence: Evidence) -> bool:
 def _is_link_full(evidence: Evidence, window: Window) -> bool:
     """Whether a link carried all it could; where both sides send, in both directions."""
     data = evidence.data
-    full = {use.is_sent for use in use_of_links(data, window) if use.share >= 1 - EXPLAINED}
+    full = {use.is_sent for use in measure_link_use(data, window) if use.share >= 1 - EXPLAINED}
     if data.spec.direction == "both" and not data.spec.counts_units:
         return len(full) == 2
     return bool(full) or queues.has_standing_shaper(data, window, 1 - EXPLAINED)

@@ -10,7 +10,7 @@ from leadline import quantities
 from leadline.analysis import loss_places, queues
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
-from leadline.analysis.link_use import use_of_links
+from leadline.analysis.link_use import measure_link_use
 from leadline.analysis.metrics import reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import receivers_drops
@@ -59,7 +59,7 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
 
 def of_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
     """The fullest link, if it is full from this share on: of a lab, or one whose speed an interface knows."""
-    fullest = max(use_of_links(data, window), default=None)
+    fullest = max(measure_link_use(data, window), default=None)
     if fullest is not None and fullest.share >= least:
         share, rate_bps, where, _ = fullest
         text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"

@@ -23,7 +23,7 @@ class LinkUse(NamedTuple):
     """Whether it is what the interface sent, and not what it received."""
 
 
-def use_of_links(data: TestData, window: Window) -> Iterator[LinkUse]:
+def measure_link_use(data: TestData, window: Window) -> Iterator[LinkUse]:
     """The use of each host's interfaces whose link's rate is known: a lab's, or the speed that the driver reports."""
     # A tunnel's packets have other headers than the load's, and interfaces do not say which they counted in bundles.
     headers = min(header_bytes(data.spec), LEAST_TUNNEL_BYTES) if data.sut_processes else header_bytes(data.spec)

@@ -24,7 +24,7 @@ _READ = frozenset({"latency", "service", "first_byte"})
 """Histograms whose times end with a read."""
 
 
-def findings(figures: Mapping[str, Metric], histograms: Histograms) -> Iterator[tuple[Verdict, Reason]]:
+def judge_reads(figures: Mapping[str, Metric], histograms: Histograms) -> Iterator[tuple[Verdict, Reason]]:
     """The percentiles of which the same percentile of the wait is a fifth, in one reason."""
     waits, worst = histograms.sample(KERNEL_WAIT), (0.0, "")
     names = []

@@ -143,7 +143,7 @@ def _limit(found: SearchFindings, loads: Sequence[tuple[Trial, TestResult]], of_
     return Limit(LimitedBy.UNKNOWN, text, f"above it a condition does not hold ({why})")
 
 
-def doubted_by_ending(metric: Metric, ending: str, doubts: Iterable[tuple[Verdict, str]]) -> Metric:
+def doubt_by_ending(metric: Metric, ending: str, doubts: Iterable[tuple[Verdict, str]]) -> Metric:
     """The rate found, with the verdicts on its search and their codes: it is at least as high where the search ended
     for want of a higher rate, or where something else made higher ones fail."""
     for verdict, code in doubts:
@@ -161,7 +161,7 @@ def _found_metrics(found: SearchFindings, test: Mapping[str, Any], reasons: Sequ
         low, high = (None if rate is None else rate * bits for rate in (found.low_per_s, found.high_per_s))
         figures[FOUND_BPS] = Metric(low, "bit/s", low, high, unknown=unknown)
     doubts = [(reason.verdict, reason.code) for reason in reasons if reason.verdict is not None]
-    return {name: doubted_by_ending(metric, found.ending, doubts) for name, metric in figures.items()}
+    return {name: doubt_by_ending(metric, found.ending, doubts) for name, metric in figures.items()}
 
 
 def _reasons(found: SearchFindings) -> Iterator[Reason]:

@@ -180,7 +180,7 @@ class Kind(Generic[Test]):
         """The time beyond the usual one that an agent may take until it is ready."""
         return 0.0
 
-    def recorded_facts(self, workload: Any) -> dict[str, Any]:
+    def describe_load(self, workload: Any) -> dict[str, Any]:
         """What the journal keeps of a load beside its test, for the verdict."""
         return {}
 

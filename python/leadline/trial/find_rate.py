@@ -24,7 +24,7 @@ from leadline.analysis.searches import (
     FEW_SAMPLES_TEXT,
     FOUND_PER_S,
     disturbed_trials,
-    doubted_by_ending,
+    doubt_by_ending,
 )
 from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
@@ -125,7 +125,7 @@ class Answer:
         rate = Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)
         doubts = [] if verdict is Verdict.VALID else [(verdict, reason.code) for reason in self.validity.reasons]
         return {
-            FOUND_PER_S: doubted_by_ending(rate, found.ending.value, doubts),
+            FOUND_PER_S: doubt_by_ending(rate, found.ending.value, doubts),
             self.reference_name: self.reference,
         }
 

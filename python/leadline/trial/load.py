@@ -89,7 +89,7 @@ async def _run(
         event_log.record(
             "test-begin",
             label=load.label,
-            test={**load.test, **kind_of(load.workloads[first]).recorded_facts(load.workloads[first])},
+            test={**load.test, **kind_of(load.workloads[first]).describe_load(load.workloads[first])},
             hosts=hosts,
             start_at_ns=start_at_ns,
             start_wall_ns=start_at_ns + time.time_ns() - time.monotonic_ns(),

@@ -139,7 +139,7 @@ class LoadKind(LiveKind, Protocol):
     def preparation_s(self, workload: Any) -> float:
         """The time beyond the usual one that an agent may take until it is ready."""
 
-    def recorded_facts(self, workload: Any) -> dict[str, Any]:
+    def describe_load(self, workload: Any) -> dict[str, Any]:
         """What the journal keeps of a load beside its test."""
 
     def longest_ms(self, workload: Any) -> int:

@@ -9,7 +9,7 @@ import pytest
 from test_own_ceiling import scenario
 
 from leadline.analysis import analyse_test
-from leadline.analysis.busy_users import findings
+from leadline.analysis.busy_users import judge_users
 from leadline.analysis.model import Bound, TestResult, Verdict
 
 BANK = {
@@ -27,14 +27,14 @@ fifth for the system; the fifth opened a connection for each request, which its 
 @pytest.mark.parametrize("step", BANK)
 def test_tool_is_named_in_two_of_the_five_steps_of_a_bank(step: int) -> None:
     users, rate_per_s, response_s, waits = BANK[step]
-    found = findings(users, rate_per_s, response_s, has_think_time=False)
+    found = judge_users(users, rate_per_s, response_s, has_think_time=False)
     assert [(verdict, reason.code) for verdict, reason in found] == [
         (Verdict.GENERATOR_LIMITED, "users-wait") for _ in range(waits)
     ]
 
 
 def test_reason_names_the_users_inside_of_a_request_and_the_tool() -> None:
-    ((_, reason),) = findings(50, 600, 0.020, has_think_time=False)
+    ((_, reason),) = judge_users(50, 600, 0.020, has_think_time=False)
     assert reason.text == (
         "12 of 50 users were inside of a request at a time (600/s of 20.0 ms each): without think time the others, "
         "76 %, waited for the load generator"
@@ -43,7 +43,7 @@ def test_reason_names_the_users_inside_of_a_request_and_the_tool() -> None:
 
 @pytest.mark.parametrize("has_think_time", [True, None])
 def test_users_that_think_or_may_think_give_no_finding(has_think_time: bool | None) -> None:
-    assert findings(50, 600, 0.020, has_think_time=has_think_time) == ()
+    assert judge_users(50, 600, 0.020, has_think_time=has_think_time) == ()
 
 
 def played(latency_ms: int, has_waits: bool | None = False, **options: Any) -> TestResult:

@@ -60,7 +60,7 @@ def test_iterations_may_go_on_for_their_grace() -> None:
 def test_journal_says_whether_users_wait_by_themselves(flow: str, waits: bool) -> None:
     text = f"load: {{users: 1, duration: 3s}}\nflow: [{flow}]\n"
     load = scenario_workload(ScenarioTest(name="s", file=loaded(text)), {}, None)
-    assert kind_of(load).recorded_facts(load) == {"has_waits": waits}
+    assert kind_of(load).describe_load(load) == {"has_waits": waits}
 
 
 def test_scenario_that_is_too_long_for_a_message_is_refused() -> None:

@@ -97,7 +97,7 @@ class ScenarioKind(Kind[ScenarioTest]):
         bind = () if server.bind is None else (server.bind,)
         return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
 
-    def recorded_facts(self, workload: ScenarioWorkload) -> dict[str, Any]:
+    def describe_load(self, workload: ScenarioWorkload) -> dict[str, Any]:
         """Whether its users wait between requests."""
         from leadline.kinds.scenario.workload import has_waits
 

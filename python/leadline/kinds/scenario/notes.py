@@ -8,7 +8,7 @@ from leadline.analysis import busy_users
 from leadline.analysis.metrics import error_counts
 from leadline.analysis.model import Reason
 from leadline.analysis.validity import Evidence, Finding
-from leadline.kinds.scenario.own_ceiling import running_users, too_short
+from leadline.kinds.scenario.own_ceiling import count_running_users, too_short
 
 MAX_FAILED_SHARE = 0.01
 """Of the answers: the time of requests that failed is in no latency, so more of them leave open where users were."""
@@ -17,13 +17,13 @@ MAX_FAILED_SHARE = 0.01
 def users_wait(evidence: Evidence) -> Iterator[Finding]:
     """Users without waits of their own that are mostly outside of requests."""
     data = evidence.data
-    users = running_users(data, evidence.window)
+    users = count_running_users(data, evidence.window)
     response_us = evidence.histograms.sample("latency").mean.value_us
     if users is None or response_us is None or data.status != "done":
         return
     if sum(error_counts(data).values()) > MAX_FAILED_SHARE * users.answers:
         return
-    yield from busy_users.findings(
+    yield from busy_users.judge_users(
         users.mean, users.answers_per_s, response_us / 1e6, has_think_time=data.spec.has_waits
     )
 

@@ -78,17 +78,17 @@ class RunningUsers:
     answers: int
 
 
-def running_users(data: TestData, window: Window | None) -> RunningUsers | None:
+def count_running_users(data: TestData, window: Window | None) -> RunningUsers | None:
     """The users in the measured span, and their answers; None of a load whose iterations are due at times, of one that
     fetched resources, which are in no latency, and where a host did not report."""
     known = _uses(data, window)
-    if known is None or _has_due_iterations(data) or _fetched_resources(data):
+    if known is None or _has_due_iterations(data) or _has_fetched_resources(data):
         return None
     sums = [sum(getattr(use, name) for use in known) for name in ("users", "answers_per_s", "answers")]
     return RunningUsers(sums[0], sums[1], round(sums[2]))
 
 
-def _fetched_resources(data: TestData) -> bool:
+def _has_fetched_resources(data: TestData) -> bool:
     reports = [report for found in data.load_outcomes() if (report := found.scenario) is not None]
     return any(row.get("resources") for report in reports for row in report["labels"])
 
