@@ -114,6 +114,7 @@ def test_limit_of_a_search_without_an_upper_bound_is_what_ended_it(ending: str, 
     ("ending", "high", "verdict", "bound"),
     [
         ("generator-limited", None, Verdict.GENERATOR_LIMITED, Bound.LEAST),
+        ("few-samples", None, Verdict.UNDETERMINED, Bound.LEAST),
         ("all-held", None, Verdict.UNDETERMINED, Bound.LEAST),
         ("budget", 1020.0, Verdict.INCOMPLETE, Bound.NONE),
     ],
@@ -153,7 +154,7 @@ def over(*results: TestResult) -> Summary:
     return summarise(repeats, planned=len(repeats), limit=0.1, case="c01", test="ndr", kind="udp", parameters={})
 
 
-@pytest.mark.parametrize("ending", ["budget", "all-held", "generator-limited"])
+@pytest.mark.parametrize("ending", ["budget", "few-samples", "all-held", "generator-limited"])
 @pytest.mark.parametrize("repeats", [1, 2, 3, 5])
 def test_verdict_of_a_search_stays_when_repeats_answer_another_doubt(ending: str, repeats: int) -> None:
     reason = Reason("precision-unknown", "the rate is not known well enough", Verdict.UNDETERMINED, ("throughput_bps",))
@@ -174,7 +175,7 @@ def outcome(target: str, result: Summary | TestResult) -> tuple[str, str]:
     return judged.outcome, judged.reason
 
 
-@pytest.mark.parametrize("ending", ["all-held", "generator-limited"])
+@pytest.mark.parametrize("ending", ["few-samples", "all-held", "generator-limited"])
 def test_lower_bound_that_every_search_has_decides(ending: str) -> None:
     single = search_result(LOADS, found(ending, high=None), TEST)
     for result in (single, over(single), over(single, single, single)):
