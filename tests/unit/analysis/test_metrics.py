@@ -271,6 +271,7 @@ def test_each_interval_has_its_own_p99() -> None:
     assert len(intervals) == 100
     found = [interval.values["latency_p99_us"] for interval in intervals]
     assert found == pytest.approx([step * 1000.0 for step in range(1, 101)], rel=1e-3)
+    assert [interval.values["latency_p50_us"] for interval in intervals] == found, "one value is median and p99"
 
 
 def test_transactions_that_timed_out_raise_the_latency_and_bound_what_they_leave_open() -> None:
