@@ -37,7 +37,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_files_and_their_sources_are_those_of_the_last_generation() -> None:
-    """Compiling the types takes a minute; their sums say whether somebody has changed anything since."""
+    """Compiling the types takes a minute; their sums say whether anything has changed since."""
     lines = (ROOT / "contract" / "generated.sha256").read_text().splitlines()
     sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
     assert {name for name in sums if name.startswith("crates/wire/src/")} == {

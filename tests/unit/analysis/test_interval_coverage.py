@@ -191,7 +191,8 @@ def test_plans_that_repeat_until_a_precision_have_wider_intervals() -> None:
 
 
 def test_ratio_of_two_runs_that_ended_by_their_precision_contains_the_truth() -> None:
-    """Two runs, 3 to 15 repeats until 3 %, noise of 4 %: by the intervals of one look it is 88 %."""
+    """Two runs, 3 to 15 repeats until 3 %, noise of 4 %: by the intervals of one look it is 88 %. The interval allows
+    for slow changes between runs, which this machine does not have."""
     rows = 1e9 * (1 + 0.04 * np.random.default_rng(9).standard_normal((2, SETS, 15)))
     asked = stopping_confidence(0.95, 3, 15)
     trials, counts = [], np.arange(3, 16)
@@ -205,12 +206,13 @@ def test_ratio_of_two_runs_that_ended_by_their_precision_contains_the_truth() ->
     sides = [Side(name, replace(run), {}, ("side", name), confidence=asked) for name in "ab"]
     found = compare_sides(*sides, metrics=("throughput_bps",)).figures
     assert len(found) == SETS
-    assert_share([contains(one.low, one.high, 1.0) for one in found], 0.93, 0.98)
+    assert_share([contains(one.low, one.high, 1.0) for one in found], 0.98, 1.0)
 
 
 @pytest.mark.parametrize(("repeats", "paired"), [(3, False), (5, True), pytest.param(10, True, marks=full)])
 def test_interval_of_the_ratio_of_two_systems_contains_the_truth(repeats: int, paired: bool) -> None:
-    """Two runs, or two systems of one run whose trials share the machine's hour."""
+    """Two runs, whose interval allows for slow changes that this machine does not have, or two systems of one run whose
+    trials share the machine's hour."""
     generator = np.random.default_rng(5)
     common = 1 + 0.1 * generator.standard_normal((SETS, repeats)) if paired else 1.0
     rows = 1e9 * common * (1 + 0.02 * generator.standard_normal((2, SETS, repeats)))
@@ -226,7 +228,7 @@ def test_interval_of_the_ratio_of_two_systems_contains_the_truth(repeats: int, p
     sides = [Side(name, run if paired else replace(run), {}, ("side", name)) for name in "ab"]
     found = compare_sides(*sides, metrics=("throughput_bps",)).figures
     assert len(found) == SETS
-    assert_share([contains(one.low, one.high, 0.8) for one in found], 0.93, 0.97)
+    assert_share([contains(one.low, one.high, 0.8) for one in found], *((0.93, 0.97) if paired else (0.98, 1.0)))
 
 
 def result(side: str, number: int, repeat: int, value: float) -> TestResult:

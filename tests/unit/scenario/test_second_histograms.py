@@ -107,8 +107,8 @@ def test_iterations_and_transactions_have_the_interval_that_equal_requests_have(
     figures = [metrics[f"{one}_{name}_us"] for one in ("latency", "service", "iteration", "transaction")]
     low, high, value = figures[0].low, figures[0].high, figures[0].value
     assert low is not None and value is not None and value / 1.2 < low < value, "it is no range of all times"
-    # Of 4,000 values that are worth fewer, too few may lie beyond a p99 to bound it from above.
-    assert (high is None) == (name == "p99") and (high is None or value < high < 1.2 * value)
+    # Too few of the values lie beyond a p99 to bound it by their ranks: the longest of them does.
+    assert high is not None and value < high < 1.2 * value
     assert {(one.low, one.high) for one in figures} == {(low, high)}
 
 
