@@ -91,8 +91,8 @@ check-python:
 
 test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(abspath $(CHECKED))
 
-# What is compiled and what is installed do not wait for each other; nor do Python's tests for the compiler, which takes
-# what they leave of the CPUs while they wait for loads to end.
+# What is compiled and what is installed do not wait for each other; nor do Python's tests for the Rust tests' compiler: a
+# load that runs for a second leaves half of it to the compiler.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
 	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools test-tools
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
@@ -108,7 +108,7 @@ test-tools:
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.
 test-rust:
-	@$(STATIC) nice cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
+	@$(STATIC) cargo test --profile checked --quiet --workspace --lib --bins --tests --no-run
 	RUST_TEST_THREADS=8 $(STATIC) cargo test --profile checked --quiet --no-fail-fast --workspace --lib --bins --tests
 
 # The libraries' integration tests; `observe` and `sys` have others, which read the machine's own figures.
