@@ -52,7 +52,7 @@ def test_time_left_is_that_of_builds_at_the_same_point() -> None:
         format_left = importlib.import_module("build_agent").format_left
     finally:
         sys.path.remove(str(SCRIPT.parent))
-    assert format_left(0.5, 46.0) == ", about 54 s left", "46 % of the time is over when half of the parts are done"
-    assert format_left(0.5, 92.0) == ", about 1 min 50 s left"
+    assert format_left(0.57, 42.0) == ", about 58 s left", "42 % of the time is over when 57 % of the parts are done"
+    assert format_left(0.57, 84.0) == ", about 2 min left"
     assert format_left(0.01, 10.0) == "", "too early"
     assert format_left(1.0, 100.0) == ", about 1 s left"
