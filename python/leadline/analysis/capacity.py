@@ -35,9 +35,9 @@ QUEUE_LEAST_MS = 50.0
 
 SAMPLES_BEYOND = 7
 """Values beyond a percentile that a trial needs, expected ones: with fewer, a single odd value decides. 700 for p99."""
-GROWTH_LEAST = 1e-4
+MIN_GROWTH = 1e-4
 """Of the time: what latency grows by less is no queue that grows, whatever the order of its values."""
-GROWTH_SHARE_LEAST = 0.1
+MIN_GROWTH_SHARE = 0.1
 """Of the latency at the beginning, that it grows by in the whole trial at least."""
 
 UNSENT_SHARE = 0.01
@@ -279,9 +279,9 @@ def _growth(result: TestResult) -> Iterator[str]:
     times_s, latencies_s = zip(*known, strict=True)
     step_s = (times_s[-1] - times_s[0]) / (len(known) - 1)
     slope_s = slope_at_end(latencies_s)
-    if slope_s is None or slope_s < GROWTH_LEAST * step_s:
+    if slope_s is None or slope_s < MIN_GROWTH * step_s:
         return
-    if slope_s * (len(known) - 1) >= GROWTH_SHARE_LEAST * latencies_s[0]:
+    if slope_s * (len(known) - 1) >= MIN_GROWTH_SHARE * latencies_s[0]:
         yield f"latency still grew at the end, its median by {1000 * slope_s / step_s:.3g} ms in each second"
 
 

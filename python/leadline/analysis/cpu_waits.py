@@ -2,10 +2,9 @@
 
 Other work takes CPU time from a thread while that thread is ready to run and waits; the kernel counts these waits to
 the nanosecond. Where both ends name them and no gateway lies between, they bound what other work did, and otherwise the
-time in which any task of the machines waited: a rate without
-them would be higher by their share of the time at most, and a percentile can only have moved if they are at least as
-long as what the operations next to it would have had to be delayed by. CPUs that others keep awake are another matter,
-which the verdict's scope has. Pure.
+time in which any task of the machines waited. A rate without them would be higher by their share of the time at most,
+and a percentile can only have moved if they are at least as long as what the operations next to it would have had to be
+delayed by. CPUs that others keep awake are another matter, which the verdict's scope has. Pure.
 """
 
 from __future__ import annotations

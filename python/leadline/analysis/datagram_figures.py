@@ -41,7 +41,7 @@ def datagram_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
     }
 
 
-MOST_IN_BUNDLE = 128
+MAX_IN_BUNDLE = 128
 """Datagrams that a kernel passes on as one (UDP_MAX_SEGMENTS since Linux 6.9): a drop may be all of them."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from leadline import quantities
 from leadline.analysis import loss_places, queues
 from leadline.analysis.advice import ADVICE
-from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
+from leadline.analysis.datagram_figures import MAX_IN_BUNDLE, coalesced
 from leadline.analysis.link_use import measure_link_use
 from leadline.analysis.metrics import reported, sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy, Window
@@ -50,7 +50,7 @@ def _full_for_bundles(evidence: Evidence, sent: float, number: int, where: str) 
     before = list(loss_places.before_sockets(evidence))
     places = [*([f"the socket on {where}"] if number else []), *(f"{one.host}, before its sockets," for one in before)]
     bundles = number + sum(one.count for one in before)
-    if sent and lost >= queues.DROPPED * sent and 2 * MOST_IN_BUNDLE * bundles >= lost:
+    if sent and lost >= queues.DROPPED * sent and 2 * MAX_IN_BUNDLE * bundles >= lost:
         share = quantities.share(lost / sent)
         text = f"{' and '.join(places)} dropped {bundles:,} bundles of datagrams; {share} of those sent are lost"
         clause, code = f"the receiver is the limit: {share} is lost there", "receiver-socket-drops"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from leadline.analysis.model import TestResult
 from leadline.quantities import rounded_share, seconds
 
-LEAST_LOAD_CHANGE_SAID = 0.005
+MIN_LOAD_CHANGE_SHOWN = 0.005
 """Of the machine's CPUs: what other work differs by less is not mentioned."""
 
 
@@ -37,9 +37,7 @@ def order_of(labels: tuple[str, str], first: Sequence[TestResult], second: Seque
         place = f": {later} began {seconds(gap_s)} after the last test of {earlier}"
     loads = [_other_load(results) for results in (first, second)]
     change = abs(loads[1] - loads[0]) if loads[0] is not None and loads[1] is not None else 0.0
-    work = (
-        f"; other work differed by {rounded_share(change, 1)} of its CPUs" if change >= LEAST_LOAD_CHANGE_SAID else ""
-    )
+    work = f"; other work differed by {rounded_share(change, 1)} of its CPUs" if change >= MIN_LOAD_CHANGE_SHOWN else ""
     text = f"not interleaved{place}: the intervals allow for slow changes of the machine{work}"
     return Order(f"{text}; a plan with both as cases measures them in turn", change)
 

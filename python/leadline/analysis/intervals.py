@@ -35,7 +35,7 @@ from leadline.statistics import (
     share_of_total,
 )
 from leadline.statistics.estimate import Values
-from leadline.statistics.quantiles import LEAST_PARTS
+from leadline.statistics.quantiles import MIN_PARTS
 
 # Decoding a histogram takes 0.3 ms: with more than this of a test, intervals have no latencies (four seconds of work).
 # A scenario has up to nine in a second, on each host.
@@ -126,7 +126,7 @@ def with_intervals(
 ) -> dict[str, Metric]:
     """The metrics with `low` and `high`, or with the reason why one of them is unknown."""
     rates = {name: (factor, curves) for name, (_, factor, curves) in named_rates(data.spec, flows).items()}
-    of_loop = _closed_loop_rate(data, flows, window, histograms.sample(_LATENCY))
+    of_loop = _estimate_closed_loop_rate(data, flows, window, histograms.sample(_LATENCY))
     found = {}
     for name, metric in metrics.items():
         if metric.value is None or metric.low is not None:
@@ -187,7 +187,9 @@ def rate_estimate(curves: Sequence[Curve], window: Window | None, interval_ns: i
     return None if rates is None else mean_of_rates(rates)
 
 
-def _closed_loop_rate(data: TestData, flows: Sequence[Flow], window: Window | None, latency: Sample) -> Estimate | None:
+def _estimate_closed_loop_rate(
+    data: TestData, flows: Sequence[Flow], window: Window | None, latency: Sample
+) -> Estimate | None:
     """The answers per second of connections that always wait for one; None of other loads, and where it is not the
     number of connections divided by their mean time (Little's law), as of a script that pauses."""
     spec, rates, mean_us = data.spec, named_rates(data.spec, flows), latency.completed.mean_us
@@ -292,7 +294,7 @@ def _of_sample(
     if is_running or (found is not None and found.reason is None):
         return found or _FEW_PARTS
     level = bounds_by_level(sample, share, seconds, rate)
-    if level is None and len(seconds) < LEAST_PARTS:
+    if level is None and len(seconds) < MIN_PARTS:
         level = range_of_all(sample, share)
     return _with_open_sides(found, level) or _FEW_PARTS
 

@@ -18,7 +18,7 @@ from leadline.analysis.durations import BEYOND_NS, Sample
 from leadline.analysis.histograms import Histogram, rank_of
 from leadline.statistics import Estimate, quantile_of_buckets
 from leadline.statistics.estimate import t_quantile
-from leadline.statistics.means import LEAST_VALUES, variance_of_mean
+from leadline.statistics.means import MIN_VALUES, variance_of_mean
 
 UNSEEN_DEPENDENCE = 2.0
 """How many times fewer independent ones values are worth where nothing shows how much they depend on each other."""
@@ -91,7 +91,7 @@ def _factor_of_medians(seconds: Sequence[Histogram], half: float | None) -> floa
     if len(medians) < MIN_SECONDS:
         return None
     independent, deviation = (len(medians) + 1) / 2, float(medians.std(ddof=1))
-    if len(medians) >= LEAST_VALUES:
+    if len(medians) >= MIN_VALUES:
         variance, independent = variance_of_mean(medians)
         deviation = math.sqrt(variance * independent)
     return math.exp(min(t_quantile(max(independent - 1, 1.0)) * deviation, MAX_EXPONENT))

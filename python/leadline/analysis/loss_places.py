@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
+from leadline.analysis.datagram_figures import MAX_IN_BUNDLE, coalesced
 from leadline.analysis.host_metrics import machine_samples
 from leadline.analysis.metrics import reported, sum_of_flows
 from leadline.analysis.model import Reason, Verdict, Window
@@ -58,7 +58,7 @@ def notes(evidence: Evidence) -> Iterator[Reason]:
     lost, sent = reported(flows, "lost").value or 0, sum_of_flows(flows, lambda flow: flow.sent_units) or 0
     if lost < max(LEAST_DROPS, SHARE * sent) or evidence.window is None:
         return
-    each = MOST_IN_BUNDLE if coalesced(flows) else 1
+    each = MAX_IN_BUNDLE if coalesced(flows) else 1
     places = {
         "sockets": sum(number for number, _ in receivers_drops(data)),
         "interfaces": sum(_received_drops(data, host, evidence.window)[0] for host in data.samples),
@@ -79,7 +79,7 @@ def before_sockets(evidence: Evidence) -> Iterator[Dropped]:
         return
     for host in dict.fromkeys(_receivers(evidence.data)):
         count, interfaces, backlog = _received_drops(evidence.data, host, window)
-        if count >= max(LEAST_DROPS, SHARE * lost / (MOST_IN_BUNDLE if coalesced(evidence.flows) else 1)):
+        if count >= max(LEAST_DROPS, SHARE * lost / (MAX_IN_BUNDLE if coalesced(evidence.flows) else 1)):
             yield Dropped(host, count, interfaces, backlog >= count / 2)
 
 

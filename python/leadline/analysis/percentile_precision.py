@@ -22,7 +22,7 @@ from leadline.plan.percentiles import histogram_of
 from leadline.quantities import rounded_share
 from leadline.statistics import quantile_of_buckets
 from leadline.statistics.means import LEAST_NEIGHBOURS
-from leadline.statistics.quantiles import LEAST_PARTS
+from leadline.statistics.quantiles import MIN_PARTS
 
 LEAST_SECONDS = 2
 """Percentiles of fewer seconds have nothing to agree with."""
@@ -61,7 +61,7 @@ def findings(
 def _doubt(
     name: str, metric: Metric, value: float, seconds: Sequence[Histogram], limit: float
 ) -> tuple[Verdict, str] | None:
-    if metric.low is not None and metric.high is not None and len(seconds) >= LEAST_PARTS:
+    if metric.low is not None and metric.high is not None and len(seconds) >= MIN_PARTS:
         half = (metric.high - metric.low) / 2 / value
         if half <= limit:
             return None
@@ -80,8 +80,8 @@ def _doubt(
 def _needed(whole: Histogram, share: float, seconds: Sequence[Histogram], limit: float) -> str:
     """What leaves the percentile uncertain, and how many values, in how many seconds, would be enough for a test that
     goes on as it is."""
-    if len(seconds) < LEAST_PARTS:
-        return _LONGER.format(LEAST_PARTS)
+    if len(seconds) < MIN_PARTS:
+        return _LONGER.format(MIN_PARTS)
     worth = independent_values(whole, share, seconds)
     if worth is None:
         return f"{whole.count:,} values are too few to show how much they depend on each other"

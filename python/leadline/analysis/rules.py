@@ -20,7 +20,7 @@ from leadline.analysis import (
     validity,
     wake_ups,
 )
-from leadline.analysis.datagram_figures import MOST_IN_BUNDLE, coalesced
+from leadline.analysis.datagram_figures import MAX_IN_BUNDLE, coalesced
 from leadline.analysis.flows import Flow
 from leadline.analysis.metrics import (
     busy_s,
@@ -248,7 +248,7 @@ def _dropped_by_sockets(evidence: Evidence) -> Iterator[Finding]:
         what = "bundles of datagrams" if bundled else "datagrams"
         text = f"{dropped:,} {what} arrived and were dropped by the socket on {where}"
         if bundled:
-            text += f", of up to {MOST_IN_BUNDLE} each; {lost:,.0f} datagrams count as lost"
+            text += f", of up to {MAX_IN_BUNDLE} each; {lost:,.0f} datagrams count as lost"
         elif lost and dropped <= lost:
             text += f": {rounded_share(dropped / lost)} of the {lost:,.0f} that count as lost"
         yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)

@@ -30,7 +30,7 @@ Rates = NDArray[np.float64]
 
 SHORTEST_WINDOW_INTERVALS = 2
 """In fewer intervals no rate is read twice, and the gap after the last operation matters too much."""
-LEAST_PARTS = 5
+MIN_PARTS = 5
 """Fewer parts that agree may do so by chance."""
 PARTS = 10
 """Parts whose agreement is looked at where there is no interval."""
@@ -129,7 +129,7 @@ def _unless_parts_agree(rates: Rates, mean: float, limit: float, why: str) -> tu
     them."""
     parts = batch_means(rates, max(1, len(rates) // PARTS))
     low, high = float(parts.min()) / mean - 1, float(parts.max()) / mean - 1
-    if len(parts) >= LEAST_PARTS and max(-low, high) <= limit:
+    if len(parts) >= MIN_PARTS and max(-low, high) <= limit:
         return None
     ends = " to ".join(rounded_share(end, 1, signed=True) for end in (low, high))
     text = f"is not known well enough: {why}; parts of the window lie {ends} from its mean"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, mean_of, one_dimension, t_quantile, unbounded
 
-LEAST_VALUES = 10
+MIN_VALUES = 10
 """A series of fewer values has no interval: their deviation alone is too uncertain."""
 LEAST_BATCHES = 30
 """A series has this many batches, and less than twice as many; below that a batch is one value. Fewer batches make the
@@ -28,9 +28,9 @@ LEAST_NEIGHBOURS = 20
 """Of fewer values the standard error of their autocorrelation is above 0.22: hardly any could be certain."""
 MOST_LENGTHENING = 10.0
 """Beyond this, how much longer a series has to be is not said: what it shows of its changes does not go so far."""
-LEAST_PARTS = 5
+MIN_PARTS = 5
 """Of each repeat, whose deviations from its mean are pooled."""
-_MOST_CORRELATION = 0.95
+_MAX_CORRELATION = 0.95
 _LEAST_TO_EXTEND = 2.0
 """Independent batches below which a series does not show how it would go on."""
 _STEP = 1.05
@@ -83,10 +83,10 @@ def no_narrower_than_parts(mean: Estimate, parts: ArrayLike, confidence: float =
     rows = np.asarray(parts, dtype=np.float64)
     if not np.isfinite(rows).all():
         raise ValueError("every part has to be finite")
-    if mean.low is None or mean.high is None or rows.ndim != 2 or rows.shape[1] < LEAST_PARTS:
+    if mean.low is None or mean.high is None or rows.ndim != 2 or rows.shape[1] < MIN_PARTS:
         return mean
     half = _half_width_of_parts(rows, confidence)
-    if rows.shape[1] >= 2 * LEAST_PARTS:
+    if rows.shape[1] >= 2 * MIN_PARTS:
         half = min(half, _half_width_of_parts(np.stack([batch_means(row, 2) for row in rows]), confidence))
     return replace(mean, low=min(mean.low, mean.value - half), high=max(mean.high, mean.value + half))
 
@@ -108,7 +108,7 @@ def mean_of_series(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimat
     for its bias in short series, and never taken as negative: for values that alternate the interval is too wide. Fewer
     values than `LEAST_BATCHES` cannot show it: the fewer there are, the more of it is assumed, up to 0.5 at 10 values.
 
-    Without an interval are series of fewer than `LEAST_VALUES` values and those that are worth fewer than
+    Without an interval are series of fewer than `MIN_VALUES` values and those that are worth fewer than
     `LEAST_INDEPENDENT` independent batches.
 
     Measured coverage of 95 % intervals, an unbounded one counted as containing the truth: AR(1) with rho 0 to 0.9, 100
@@ -126,8 +126,8 @@ def mean_of_series(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimat
     """
     array = one_dimension(values)
     mean = mean_of(array)
-    if len(array) < LEAST_VALUES:
-        return unbounded(mean, 1, f"{len(array)} intervals are too few: {LEAST_VALUES} are needed")
+    if len(array) < MIN_VALUES:
+        return unbounded(mean, 1, f"{len(array)} intervals are too few: {MIN_VALUES} are needed")
     batches = batch_means(array, max(1, len(array) // LEAST_BATCHES))
     variance, independent = variance_of_mean(batches, _UNSEEN_CORRELATION * max(0, LEAST_BATCHES - len(batches)))
     if independent < LEAST_INDEPENDENT:
@@ -188,7 +188,7 @@ def variance_of_mean(values: Values, least_correlation: float = 0.0) -> tuple[fl
     squares = float(deviations @ deviations)
     if squares == 0 or np.ptp(values) == 0:
         return 0.0, float(count)
-    correlation = min(max(lag_correlation(deviations, squares), least_correlation), _MOST_CORRELATION)
+    correlation = min(max(lag_correlation(deviations, squares), least_correlation), _MAX_CORRELATION)
     inflation = (1 + correlation) / (1 - correlation)
     independent = count / inflation
     variance = squares / count / max(1 - 1 / independent, 0.1)

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from leadline.statistics.estimate import Values, one_dimension
 
-LEAST_VALUES = 5
+MIN_VALUES = 5
 """Of four values even the clearest order has a probability of 4 %."""
 SIGNIFICANCE = 0.01
 """The probability that values in random order count as growing."""
-_LEAST_SHARE = 0.5
+_MIN_SHARE = 0.5
 """Of the slope of the whole series, that its second half has at least: what grew and has settled has less."""
 
 
@@ -35,14 +35,14 @@ def slope_at_end(values: ArrayLike, significance: float = SIGNIFICANCE) -> float
         ValueError: no value, or one that is not finite.
     """
     array = one_dimension(values)
-    if len(array) < LEAST_VALUES:
+    if len(array) < MIN_VALUES:
         return None
     rows, columns = np.triu_indices(len(array), 1)
     score = int(np.sign(array[columns] - array[rows]).sum())
     if _chance_of(score, len(array)) > significance:
         return None
     whole, end = _slope(array), _slope(array[len(array) // 2 - (len(array) < 2 * 3) :])
-    return end if end >= _LEAST_SHARE * whole > 0 else None
+    return end if end >= _MIN_SHARE * whole > 0 else None
 
 
 def _slope(values: Values) -> float:

@@ -21,10 +21,10 @@ from leadline.statistics.estimate import CONFIDENCE, Estimate, Values, one_dimen
 from leadline.statistics.incomplete_beta import binomial_quantile
 from leadline.statistics.means import lag_correlation
 
-LEAST_PARTS = 5
+MIN_PARTS = 5
 """Fewer parts of a test say nothing of how much they differ by more than chance."""
 _MANY = 1e9
-_MOST_CORRELATION = 0.95
+_MAX_CORRELATION = 0.95
 _ROOM = 3.0
 """Divided by the number of parts: by how much their correlation may be more than what they show. It is about one
 standard error of ten parts, half of one of thirty, and of no account for hundreds."""
@@ -105,7 +105,7 @@ def independent_count(
     what few of them exceed (`level_correlation`). The sample is worth its size divided by the effect, and less where
     few parts tell it: those that are independent, and of these as many as hold the values beyond the quantile.
 
-    None where there are fewer than `LEAST_PARTS` parts, or no value or every value exceeds the quantile: nothing can be
+    None where there are fewer than `MIN_PARTS` parts, or no value or every value exceeds the quantile: nothing can be
     said then. At most the number of values.
 
     Measured coverage of 95 % intervals made with it, for 300 lognormal values in each part whose level wanders with a
@@ -146,7 +146,7 @@ def level_correlation(above: ArrayLike, totals: ArrayLike) -> float:
         ValueError: no part, arrays of different lengths, or a value that is not finite.
     """
     parts = _Parts.of(above, totals)
-    return min(parts.correlation / parts.excess, _MOST_CORRELATION) if parts is not None and parts.excess > 0 else 0.0
+    return min(parts.correlation / parts.excess, _MAX_CORRELATION) if parts is not None and parts.excess > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class _Parts:
         if len(exceeding) != len(sizes):
             raise ValueError("every part needs both counts")
         total, found = float(sizes.sum()), float(exceeding.sum())
-        if len(sizes) < LEAST_PARTS or not 0 < found < total:
+        if len(sizes) < MIN_PARTS or not 0 < found < total:
             return None
         ratio = found / total
         deviations = exceeding - ratio * sizes
@@ -188,15 +188,15 @@ class _Parts:
         if self.variance <= 0:
             return 0.0
         found = lag_correlation(self.deviations, self.variance * len(self.deviations))
-        return min(max(found, 0.0), _MOST_CORRELATION)
+        return min(max(found, 0.0), _MAX_CORRELATION)
 
 
 def _raised(correlation: float, number: int) -> float:
     """An estimated correlation with room for its error where few parts tell it: by less where hardly any was seen, so
     that the intervals of independent parts do not become wider."""
-    found = min(correlation, _MOST_CORRELATION)
+    found = min(correlation, _MAX_CORRELATION)
     room = _ROOM / number * min(1.0, (3 * found) ** 2) * math.sqrt(1 - found**2)
-    return min(found + room, _MOST_CORRELATION)
+    return min(found + room, _MAX_CORRELATION)
 
 
 def _inflation(correlation: float) -> float:

@@ -27,9 +27,9 @@ RESAMPLES = 4000
 SEED = 20000
 ASSUMED_CORRELATION = 0.35
 """Of neighbouring repeats, where slow changes of the machine are to be allowed for: at least."""
-_LEAST_FOR_CORRELATION = 6
-_MOST_CORRELATION = 0.95
-_MOST_LOAD_CHANGE = 0.9
+_MIN_FOR_CORRELATION = 6
+_MAX_CORRELATION = 0.95
+_MAX_LOAD_CHANGE = 0.9
 _FARTHEST = math.log(1000)
 
 Sides = tuple[Values, Values]
@@ -121,7 +121,7 @@ def with_slow_changes(ratio: Estimate, baseline: ArrayLike, candidate: ArrayLike
     first, second = one_dimension(baseline), one_dimension(candidate)
     correlation = max(ASSUMED_CORRELATION, _pooled_correlation((first, second)))
     factor = math.sqrt((1 + correlation) / (1 - correlation))
-    room = -math.log(1 - min(max(load_change, 0.0), _MOST_LOAD_CHANGE))
+    room = -math.log(1 - min(max(load_change, 0.0), _MAX_LOAD_CHANGE))
     below, above = (abs(math.log(end / ratio.value)) * factor + room for end in (ratio.low, ratio.high))
     return replace(ratio, low=ratio.value * math.exp(-below), high=ratio.value * math.exp(above))
 
@@ -189,10 +189,10 @@ def _pooled_correlation(sides: Sides) -> float:
     count = min(len(side) for side in sides)
     deviations = [side - side.mean() for side in sides]
     squares = sum(float(one @ one) for one in deviations)
-    if count < _LEAST_FOR_CORRELATION or squares == 0:
+    if count < _MIN_FOR_CORRELATION or squares == 0:
         return 0.0
     raw = sum(float(one[1:] @ one[:-1]) for one in deviations) / squares
-    return min((count * raw + 1) / (count - 4), _MOST_CORRELATION)
+    return min((count * raw + 1) / (count - 4), _MAX_CORRELATION)
 
 
 def _student_bounds(sides: Sides, paired: bool, confidence: float) -> tuple[float, float]:

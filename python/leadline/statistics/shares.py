@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from leadline.statistics.estimate import CONFIDENCE, Estimate, one_dimension, unbounded
 from leadline.statistics.incomplete_beta import beta_quantile
-from leadline.statistics.means import LEAST_BATCHES, LEAST_VALUES
+from leadline.statistics.means import LEAST_BATCHES, MIN_VALUES
 from leadline.statistics.quantiles import independent_count
 
 
@@ -24,7 +24,7 @@ def share_of_counts(found: ArrayLike, totals: ArrayLike, confidence: float = CON
     The parts are joined to 30 to 59 batches. The interval is that of Jeffreys for as many independent operations as the
     batches are worth. It never leaves 0 to 1.
 
-    Without an interval are fewer than `LEAST_VALUES` parts, and counts of which none or all were found: they do not
+    Without an interval are fewer than `MIN_VALUES` parts, and counts of which none or all were found: they do not
     show how much they depend on each other.
 
     Measured coverage of 95 % intervals for shares of 0.1 to 5 %, an unbounded one counted as containing the truth:
@@ -47,8 +47,8 @@ def share_of_counts(found: ArrayLike, totals: ArrayLike, confidence: float = CON
     if total <= 0:
         raise ValueError("nothing was counted: there is no share of it")
     share = hits / total
-    if len(counts) < LEAST_VALUES:
-        return unbounded(share, 1, f"{len(counts)} intervals are too few: {LEAST_VALUES} are needed")
+    if len(counts) < MIN_VALUES:
+        return unbounded(share, 1, f"{len(counts)} intervals are too few: {MIN_VALUES} are needed")
     size = max(1, len(counts) // LEAST_BATCHES)
     edges = np.arange(len(counts) % size, len(counts), size)
     edges[0] = 0

@@ -20,11 +20,11 @@ from leadline.statistics.estimate import Values, mean_of, one_dimension, t_quant
 
 NEWEST_VALUES = 10
 """The newest values, which are compared."""
-LEAST_OF_LEVEL = 5
+MIN_OF_LEVEL = 5
 """Values of an earlier level: fewer are the best by chance."""
 CONFIDENCE = 0.99
 """Of the shift's interval: the best of several levels is better than it is by chance."""
-_LEAST_F = 10.0
+_MIN_F = 10.0
 """By which a step has to improve a line, as the ratio of the variance that it explains to the one that is left. It is
 put where it explains most, so that a slow loss has more in some histories too."""
 
@@ -77,7 +77,7 @@ def slow_loss(
     levels = [
         (start, min(end, index))
         for start, end in pairwise(edges)
-        if start >= first and min(end, index) - start >= LEAST_OF_LEVEL
+        if start >= first and min(end, index) - start >= MIN_OF_LEVEL
     ]
     if not shifts or not levels:
         return None
@@ -117,7 +117,7 @@ def _is_sudden(values: Values, place: int, margin: float) -> bool:
     of_both, (_, _, height) = _fit(values, one, line, step)
     if of_step >= of_line or -height <= margin * abs(mean_of(values[:place])):
         return False
-    return of_line - of_both >= _LEAST_F * of_both / freedom
+    return of_line - of_both >= _MIN_F * of_both / freedom
 
 
 def _fit(values: Values, *parts: Values) -> tuple[float, Values]:

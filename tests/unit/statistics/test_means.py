@@ -15,7 +15,7 @@ from leadline.statistics import (
     no_narrower_than_parts,
     t_quantile,
 )
-from leadline.statistics.means import LEAST_VALUES, batch_means
+from leadline.statistics.means import MIN_VALUES, batch_means
 from synthetic import SETS, ar1, assert_share, contains
 
 
@@ -191,7 +191,7 @@ def test_too_few_intervals_have_no_interval() -> None:
     assert found.value == pytest.approx(4 / 3)
     assert (found.low, found.high) == (None, None)
     assert found.reason == "9 intervals are too few: 10 are needed"
-    assert mean_of_series([1.0, 2.0] * (LEAST_VALUES // 2)).low is not None
+    assert mean_of_series([1.0, 2.0] * (MIN_VALUES // 2)).low is not None
 
 
 @pytest.mark.parametrize("length", [10, 15, 20])
