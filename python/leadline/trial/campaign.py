@@ -6,7 +6,6 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +32,7 @@ from leadline.trial.notifications import (
     TrialMeasured,
 )
 from leadline.trial.rounds import Rounds
+from leadline.trial.runner import end_trial
 from leadline.trial.trial_runner import RunContext, run_trial
 from leadline.trial.unforeseen import unforeseen
 
@@ -96,11 +96,9 @@ class Campaign:
                 status = "failed"
                 problems.append(str(error))
                 # The journal has some space in reserve for these; without any, the run looks like one that was killed.
-                with suppress(DatasetError):
-                    if current is not None:
-                        problem = {"code": error.code, "message": str(error)}
-                        event_log.record("trial-end", trial=current, status=status, error=problem)
-                    event_log.record("run-end", status=status)
+                if current is not None:
+                    end_trial(event_log, current, status, error, error=error)
+                event_log.record_end("run-end", error, status=status)
             event_log.notify(RunEnded(status))
         return tuple(problems)
 

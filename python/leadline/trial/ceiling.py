@@ -27,10 +27,11 @@ from leadline.analysis.model import Ceiling, TestResult
 from leadline.analysis.validity import LEAST_BUSY, SATURATED_BUSY
 from leadline.contract.models import HttpRequest, HttpRoute, HttpWorkload, ServeWorkload
 from leadline.errors import LeadlineError
-from leadline.trial import load as loads
 from leadline.trial.ceiling_cache import CeilingCache
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
+from leadline.trial.load import Load
+from leadline.trial.runner import Runner, begin_trial, end_trial
 from leadline.trial.workloads import PLAIN_ANSWER
 
 CALIBRATION_MS = 1000
@@ -41,7 +42,6 @@ LARGEST_ANSWER_BYTES = 1 << 20
 IO_URING_SETTING = Path("/proc/sys/kernel/io_uring_disabled")
 """The kernel's switch for the faster engine; older kernels lack the file."""
 
-_TRIAL, _TEST = "c01/1", "c01/1/http"
 _GENERATOR, _RESPONDER = "this host", "null responder"
 _ENGINE_VARIABLE = "LEADLINE_HTTP_ENGINE"
 # For tests that run each example of the documents, whatever its ceiling: ms instead of `CALIBRATION_MS`.
@@ -119,7 +119,7 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
     """
     entries: list[dict[str, Any]] = []
     event_log = EventLog(EntryList(entries))
-    event_log.record("trial-begin", trial=_TRIAL, case="c01", repeat=1, parameters={})
+    trial = begin_trial(event_log, "c01", 1, {})
     async with AsyncExitStack() as stack:
         launch = Launch((str(agent_binary()),))
         responder = await Agent.start(_RESPONDER, launch, sink=lambda *_: None)
@@ -134,10 +134,11 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         clock = await generator.compare_clocks()
         event_log.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         aimed = aimed_at(load, port, secure)
-        what = loads.Load(_TEST, {"name": "http", **aimed.model_dump()}, {_GENERATOR: aimed})
-        await loads.run(what, {_GENERATOR: generator}, {_GENERATOR: clock}, event_log, interrupt)
-    event_log.record("test-end", label=_TEST, status="done", error=None)
-    event_log.record("trial-end", trial=_TRIAL, status="done", error=None)
+        one = Load(f"{trial}/http", {"name": "http", **aimed.model_dump()}, {_GENERATOR: aimed})
+        ended = await Runner({_GENERATOR: generator}, {_GENERATOR: clock}, event_log, interrupt).run(one)
+    if ended.failure is not None:
+        raise ended.failure
+    end_trial(event_log, trial, ended.status)
     return analyse({}, entries).trials[0].tests[0]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from leadline import __version__
-from leadline.agents import Agent, ClockComparison, Launch, agent_binary
+from leadline.agents import Agent, Launch, agent_binary
 from leadline.analysis import analyse
 from leadline.analysis.model import RunAnalysis, TestResult
 from leadline.errors import AgentLost, DatasetError, Interrupted, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
-from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
+from leadline.trial.load import Load
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.plan_search import PlanSearch, condition_metrics
+from leadline.trial.runner import LoadEnd, Runner, analyse_load, begin_trial, end_trial
 from leadline.trial.single import HERE
 from leadline.trial.workloads import Server, workload
 
@@ -125,7 +125,7 @@ async def climb(
     try:
         clock = await agent.compare_clocks()
         event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
-        here = _Here(agent, clock, event_log, interrupt, entries)
+        here = _Here(agent, Runner({HERE: agent}, {HERE: clock}, event_log, interrupt, keeps_unbegun=True), entries)
         for repeat in range(1, what.repeats + 1):
             # Each repeat begins with the other side, so that a drift of the hosts favours none.
             sides = what.sides if repeat % 2 else what.sides[::-1]
@@ -136,22 +136,17 @@ async def climb(
         failure = error
     finally:
         await agent.close()
-    failure = event_log.record_end("run-end", failure, status=_status(failure, interrupt))
+    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
+    failure = event_log.record_end("run-end", failure, status=status)
     return analyse(what.manifest(), entries), failure
-
-
-def _status(failure: LeadlineError | None, interrupt: Interrupt) -> str:
-    return "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
 
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """This host's agent, and what records and stops its tests."""
+    """This host's agent, and what runs, records and stops its loads."""
 
     agent: Agent
-    clock: ClockComparison
-    event_log: EventLog
-    interrupt: Interrupt
+    runner: Runner
     entries: Sequence[dict[str, Any]]
     """The journal so far."""
 
@@ -162,10 +157,8 @@ async def _trial(what: Climb, side: Side, repeat: int, here: _Here) -> None:
     Raises:
         LeadlineError: this host's agent is gone, or the disk is full.
     """
-    event_log, interrupt = here.event_log, here.interrupt
-    label = f"{side.case}/{repeat}"
-    parameters = {"to": side.server.host}
-    event_log.record("trial-begin", trial=label, case=side.case, repeat=repeat, parameters=parameters)
+    event_log, interrupt = here.runner.event_log, here.runner.interrupt
+    label = begin_trial(event_log, side.case, repeat, {"to": side.server.host})
     failure: LeadlineError | None = None
     try:
         for test in what.tests:
@@ -173,7 +166,7 @@ async def _trial(what: Climb, side: Side, repeat: int, here: _Here) -> None:
                 await _test(what, side, f"{label}/{test.name}", test, here)
     except LeadlineError as error:
         failure = error
-    failure = event_log.record_end("trial-end", failure, trial=label, status=_status(failure, interrupt), error=None)
+    failure = end_trial(event_log, label, here.runner.ended(failure).status, failure)
     if failure is not None:
         raise failure
 
@@ -184,42 +177,28 @@ async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here)
     Raises:
         LeadlineError: this host's agent is gone, or the disk is full.
     """
-    here.event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+    event_log = here.runner.event_log
+    event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     if test.searched is None:
-        failure = await _load(what, side, load.Load(name, test.model_dump(), {HERE: workload(test, side.server)}), here)
+        ended = await _load(Load(name, test.model_dump(), {HERE: workload(test, side.server)}), here)
     else:
-        failure = await _search(what, side, name, test, here)
-    if failure is not None:
+        ended = here.runner.ended(await _search(what, side, name, test, here))
+    if ended.failure is not None:
         what.unreachable.add(f"{side.case}/{test.name}")
-    cause = str(failure) if failure else here.interrupt.why
-    here.event_log.notify(TestEnded(name, test.name, _status(failure, here.interrupt), cause))
+    event_log.notify(TestEnded(name, test.name, ended.status, ended.cause))
 
 
-async def _load(what: Climb, side: Side, wanted: load.Load, here: _Here) -> LeadlineError | None:
-    """Run one load to its end; returns the failure of its task.
+async def _load(one: Load, here: _Here) -> LoadEnd:
+    """Run one load to its end; its task may fail.
 
     Raises:
         LeadlineError: this host's agent is gone, or the disk is full.
     """
-    event_log, interrupt = here.event_log, here.interrupt
-    failure: LeadlineError | None = None
-    try:
-        await here.agent.observe(wanted.label, _OBSERVE_PERIOD_MS, True)
-        await load.run(wanted, {HERE: here.agent}, {HERE: here.clock}, event_log, interrupt)
-    except TaskFailed as error:
-        failure = error
-        # A test that could not be prepared has not begun; its result says why.
-        event_log.record("test-begin", label=wanted.label, test=wanted.test, hosts=[HERE], start_at_ns=None)
-    except LeadlineError as error:
-        failure = error
-    status, cause = _status(failure, interrupt), str(failure) if failure else interrupt.why
-    cpu_s = time.process_time()
-    failure = event_log.record_end(
-        "test-end", failure, label=wanted.label, status=status, error=cause, controller_cpu_s=cpu_s
-    )
-    if failure is not None and not isinstance(failure, TaskFailed):
-        raise failure
-    return failure
+    await here.agent.observe(one.label, _OBSERVE_PERIOD_MS, True)
+    ended = await here.runner.run(one)
+    if ended.failure is not None and not isinstance(ended.failure, TaskFailed):
+        raise ended.failure
+    return ended
 
 
 async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Here) -> LeadlineError | None:
@@ -234,17 +213,14 @@ async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Her
 
     async def measure(at_rate: BaseTest, number: int) -> TestResult:
         label, begin = f"{name}.{number}", len(here.entries)
-        wanted = load.Load(label, at_rate.model_dump(), {HERE: workload(at_rate, side.server)}, search=name)
-        failure = await _load(what, side, wanted, here)
-        if failure is not None:
-            raise failure
-        done = {"record": "trial-end", "at_ns": time.monotonic_ns(), "status": "done"}
-        own = ({key: value for key, value in entry.items() if key != "search"} for entry in here.entries[begin:])
-        (trial,) = analyse(manifest, [*before, *own, done]).trials
-        return trial.tests[-1]
+        one = Load(label, at_rate.model_dump(), {HERE: workload(at_rate, side.server)}, search=name)
+        ended = await _load(one, here)
+        if ended.failure is not None:
+            raise ended.failure
+        return analyse_load(manifest, before, here.entries[begin:])
 
     try:
-        await PlanSearch(name, test, 1, measure, here.interrupt).run(here.event_log)
+        await PlanSearch(name, test, 1, measure, here.runner.interrupt).run(here.runner.event_log)
     except Interrupted:
         return None
     except (AgentLost, DatasetError):

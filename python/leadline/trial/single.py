@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,10 +27,12 @@ from leadline.errors import LeadlineError
 from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
 from leadline.plan.repeats import PrecisionGoal
-from leadline.trial import load, server_process
+from leadline.trial import server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
+from leadline.trial.load import Load
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
+from leadline.trial.runner import LoadEnd, Runner, begin_trial, end_trial
 from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.watch import TargetWatch
@@ -120,42 +121,48 @@ async def measure_repeat(
     event_log = EventLog(EntryList(entries, sink), observers)
     if single.on_samples is not None:
         event_log.listen(partial(_pass_on, single.on_samples))
-    trial, test = f"{single.case}/{single.repeat}", single.test
-    name = f"{trial}/{test.name}"
-    parameters = dict(single.parameters)
-    event_log.record("trial-begin", trial=trial, case=single.case, repeat=single.repeat, parameters=parameters)
+    trial = begin_trial(event_log, single.case, single.repeat, single.parameters)
     _record_ceiling(single.ceiling, event_log)
-    launch = Launch((str(agent_binary()),))
-    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs, kept=test.kept_names)
-    failure: LeadlineError | None = None
-    try:
-        clock = await agent.compare_clocks()
-        event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
-        if waits_for_idle_cpus([test.kind]):
-            await record_wake_ups({HERE: agent}, event_log)
-        event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
-        what = load.Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
-        async with server_process.observed(agent, single.server_pid, event_log, name, _OBSERVE_PERIOD_MS):
-            await load.run(what, {HERE: agent}, {HERE: clock}, event_log, interrupt)
-        if single.second_tool is not None and not interrupt.asked.is_set():
-            await _repeat(single, single.second_tool, agent, event_log, interrupt)
-    except LeadlineError as error:
-        failure = error
-    finally:
-        await agent.close()
-    if failure is None and single.find_ceiling is not None and not interrupt.asked.is_set() and _was_busy(entries):
+    ended = await _run_load(single, trial, event_log, interrupt)
+    if single.find_ceiling is not None and ended.status == "done" and _was_busy(entries):
         _record_ceiling(await single.find_ceiling(), event_log)
-    status = "failed" if failure else "interrupted" if interrupt.asked.is_set() else "done"
-    cause = str(failure) if failure else interrupt.why
-    cpu_s = time.process_time()
-    failure = event_log.record_end("test-end", failure, label=name, status=status, error=cause, controller_cpu_s=cpu_s)
-    event_log.notify(TestEnded(name, test.name, status, cause))
-    failure = event_log.record_end("trial-end", failure, trial=trial, status=status, error=None)
+    failure = end_trial(event_log, trial, ended.status, ended.failure)
     if single.alone:
-        failure = event_log.record_end("run-end", failure, status=status)
+        failure = event_log.record_end("run-end", failure, status=ended.status)
     if failure is not None:
         raise failure
     return result_with_histograms(single.manifest(), entries)
+
+
+async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: Interrupt) -> LoadEnd:
+    """Run the load on an agent of its own, and what repeats it; returns how that ended.
+
+    Raises:
+        LeadlineError: the agent could not be started.
+    """
+    test, launch = single.test, Launch((str(agent_binary()),))
+    name = f"{trial}/{test.name}"
+    agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs, kept=test.kept_names)
+    runner = Runner({HERE: agent}, {}, event_log, interrupt)
+    try:
+        clock = await agent.compare_clocks()
+        event_log.record("clock", host=HERE, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
+        runner = replace(runner, clocks={HERE: clock})
+        if waits_for_idle_cpus([test.kind]):
+            await record_wake_ups({HERE: agent}, event_log)
+        event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
+        one = Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
+        during = server_process.observed(agent, single.server_pid, event_log, name, _OBSERVE_PERIOD_MS)
+        ended = await runner.run(one, during)
+        event_log.notify(TestEnded(name, test.name, ended.status, ended.cause))
+        if single.second_tool is not None and ended.status == "done":
+            await _repeat(single, single.second_tool, agent, event_log, interrupt)
+            return runner.ended(None)
+        return ended
+    except LeadlineError as failure:
+        return runner.ended(failure)
+    finally:
+        await agent.close()
 
 
 def _record_ceiling(ceiling: Ceiling | None, event_log: EventLog) -> None:

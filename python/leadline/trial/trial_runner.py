@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from leadline.agents.asyncio_tools import unless
 from leadline.agents.devices import check_devices
-from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.errors import (
     AgentError,
@@ -40,6 +39,7 @@ from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
 from leadline.trial.plan_search import PlanSearch, condition_metrics
 from leadline.trial.profile import profiled
+from leadline.trial.runner import Runner, analyse_load, begin_trial, end_trial
 from leadline.trial.second_tools import cross_check
 from leadline.trial.unforeseen import unforeseen
 from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
@@ -73,10 +73,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
     if any(test.searched is not None for test in case.tests):
         context = replace(context, entries=entries)
     stop_copying = event_log.copy_to(entries) if context.entries is not None else None
-    title = system_of(case.sut).title or None
-    event_log.record(
-        "trial-begin", trial=trial.label, case=case.id, repeat=trial.repeat, parameters=parameters, sut_title=title
-    )
+    begin_trial(event_log, case.id, trial.repeat, parameters, system_of(case.sut).title or None)
     event_log.notify(TrialBegan(trial.label, number, case, trial.repeat))
     status = "done"
     error: LeadlineError | None = None
@@ -95,8 +92,9 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
     finally:
         if stop_copying is not None:
             stop_copying()
-    problem = {"code": error.code, "message": str(error)} if error else None
-    event_log.record("trial-end", trial=trial.label, status=status, error=problem)
+    unwritten = end_trial(event_log, trial.label, status, error=error)
+    if unwritten is not None:
+        raise unwritten
     event_log.notify(TrialEnded(trial.label, status, str(error) if error else None))
     return status
 
@@ -213,10 +211,7 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         one = load.Load(label, at_rate.model_dump(), _workloads(at_rate, clients, address, up, env), search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
-        done = {"record": "trial-end", "at_ns": time.monotonic_ns(), "trial": env.label, "status": "done"}
-        own = ({key: value for key, value in entry.items() if key != "search"} for entry in entries[begin:])
-        (trial,) = analyse(manifest, [*before, *own, done]).trials
-        return trial.tests[-1]
+        return analyse_load(manifest, before, entries[begin:])
 
     try:
         await PlanSearch(name, test, len(clients), measure, context.interrupt).run(event_log)
@@ -226,26 +221,22 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
 
 async def _one_load(one: load.Load, test: str, up: _Up, env: Environment, context: RunContext) -> None:
     """Run one load to its end; its failure is a failure of the trial."""
-    event_log, name = context.event_log, one.label
-    status, error = "done", None
+    guard = partial(_watched, up=up, env=env, interrupt=context.interrupt)
+    runner = Runner(env.agents, env.clocks, context.event_log, context.interrupt, guard)
     try:
-        async with profiled(name, up.profiled, env):
-            course = load.run(one, env.agents, env.clocks, event_log, context.interrupt)
-            await _watched(course, up, env, context.interrupt)
-        if context.interrupt.asked.is_set():
-            raise Interrupted("stopped by the user")
+        ended = await runner.run(one, profiled(one.label, up.profiled, env))
     except BaseException as failure:
-        status = "interrupted" if isinstance(failure, Interrupted | asyncio.CancelledError) else "failed"
-        error = failure if isinstance(failure, LeadlineError) and status == "failed" else None
-        await load.stop(name, list(one.workloads), env.agents)
+        status = "interrupted" if isinstance(failure, asyncio.CancelledError) else "failed"
+        context.event_log.notify(TestEnded(one.label, test, status, None))
         raise
-    finally:
-        text = str(error) if error else None
-        event_log.record("test-end", label=name, status=status, error=text, controller_cpu_s=time.process_time())
-        event_log.notify(TestEnded(name, test, status, text))
+    context.event_log.notify(TestEnded(one.label, test, ended.status, ended.cause))
+    if ended.failure is not None:
+        raise ended.failure
+    if context.interrupt.asked.is_set():
+        raise Interrupted("stopped by the user")
 
 
-async def _watched(course: Coroutine[Any, Any, None], up: _Up, env: Environment, interrupt: Interrupt) -> None:
+async def _watched(course: Coroutine[Any, Any, None], *, up: _Up, env: Environment, interrupt: Interrupt) -> None:
     """The result of the coroutine, or the failure of an agent or of the system under test."""
     troubles = [_overdue(interrupt), env.failure(), up.sut.failure()]
     try:
