@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
@@ -48,7 +48,7 @@ def add_commands(app: typer.Typer) -> None:
     for kind, command in sorted(commands, key=lambda one: one[1].position):
         short = summary(command.summary)
         app.command(kind.name, cls=_parser(command), short_help=short, epilog=command.examples)(
-            _function(kind, command)
+            build_function(command.summary, command.options, kind.run_command)
         )
 
 
@@ -57,17 +57,18 @@ def _parser(command: Command) -> type[PanelHelpCommand]:
     return type("KindCommand", (PanelHelpCommand,), {"bare_values": bare}) if bare else PanelHelpCommand
 
 
-def _function(kind: CommandedKind, command: Command) -> Callable[..., int]:
-    """A function with one parameter per option, which typer needs."""
+def build_function(text: str, options: Iterable[Option], run: Callable[[Mapping[str, Any]], int]) -> Callable[..., int]:
+    """A function with one parameter per option, which typer needs; it passes their values on by their names in code.
+    `text` is the first paragraph of `--help`."""
 
-    def run(**values: Any) -> int:
-        return kind.run_command(values)
+    def call(**values: Any) -> int:
+        return run(values)
 
-    parameters = [_parameter(option) for option in command.options]
-    run.__doc__ = command.summary
-    run.__dict__["__signature__"] = Signature(parameters, return_annotation=int)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    parameters = [_parameter(option) for option in options]
+    call.__doc__ = text
+    call.__dict__["__signature__"] = Signature(parameters, return_annotation=int)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
 
 
 def _parameter(option: Option) -> Parameter:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, NoReturn
 
-import typer
+from pydantic import BaseModel
 
 from leadline.cli.help_format import PanelHelpCommand
+from leadline.cli.kind_command import build_function
 from leadline.errors import InputError
+from leadline.plan.options import Option
 
 NAME = "serve"
 CLASS = PanelHelpCommand
@@ -28,255 +32,8 @@ Counters of requests and answers: http://HOST:8080/_leadline/stats
 """
 
 _WHERE, _ANSWER, _TLS, _ACCESS = "Addresses", "Answers to HTTP requests", "TLS", "Access and limits"
-_MOST = 1_000_000
-
-
-def command(
-    bind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bind",
-            help="Address to listen on; may be repeated. Default: loopback.",
-            metavar="ADDR",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "-p", "--port", min=1, max=65535, help="Port for tcp, udp and rr. Default: 5201.", rich_help_panel=_WHERE
-        ),
-    ] = None,
-    http_port: Annotated[
-        int | None,
-        typer.Option("--http-port", min=1, max=65535, help="Port for HTTP. Default: 8080.", rich_help_panel=_WHERE),
-    ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Answer only HTTP.", rich_help_panel=_WHERE)] = False,
-    no_http: Annotated[
-        bool, typer.Option("--no-http", help="Answer only tcp, udp and rr.", rich_help_panel=_WHERE)
-    ] = False,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "-t",
-            "--threads",
-            min=1,
-            max=16,
-            help="Number of HTTP threads. Default: one per CPU.",
-            rich_help_panel=_WHERE,
-        ),
-    ] = None,
-    status: Annotated[
-        int, typer.Option("--status", min=200, max=599, help="Status code of the answers.", rich_help_panel=_ANSWER)
-    ] = 200,
-    size: Annotated[
-        str, typer.Option("--size", help="Size of the body: 1000, 64KiB, 1MB.", metavar="SIZE", rich_help_panel=_ANSWER)
-    ] = "12",
-    chunked: Annotated[
-        bool, typer.Option("--chunked", help="Send bodies with chunked encoding.", rich_help_panel=_ANSWER)
-    ] = False,
-    delay: Annotated[
-        str,
-        typer.Option("--delay", help="Mean delay before an answer: 5ms.", metavar="TIME", rich_help_panel=_ANSWER),
-    ] = "0",
-    shape: Annotated[
-        Literal["constant", "uniform", "exponential"],
-        typer.Option("--shape", help="Distribution of the delays.", rich_help_panel=_ANSWER),
-    ] = "constant",
-    errors: Annotated[
-        float,
-        typer.Option(
-            "--errors",
-            min=0,
-            max=1,
-            help="Share of the requests that get status 500, evenly spread: 0.01.",
-            metavar="SHARE",
-            rich_help_panel=_ANSWER,
-        ),
-    ] = 0.0,
-    close_after: Annotated[
-        int | None,
-        typer.Option("--close-after", min=1, help="Close a connection after N answers.", rich_help_panel=_ANSWER),
-    ] = None,
-    stall: Annotated[
-        str | None,
-        typer.Option(
-            "--stall",
-            help="Stall for this long, at this interval: 1s/5s stalls for 1 s every 5 s.",
-            metavar="TIME/TIME",
-            rich_help_panel=_ANSWER,
-        ),
-    ] = None,
-    https_port: Annotated[
-        int | None,
-        typer.Option(
-            "--https-port",
-            min=1,
-            max=65535,
-            help="Also answer HTTP over TLS, on this port: 8443.",
-            rich_help_panel=_TLS,
-        ),
-    ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate",
-            help="Certificate, a PEM file. Default: a self-signed one is made.",
-            metavar="FILE",
-            rich_help_panel=_TLS,
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option("--key", help="Private key of the certificate, a PEM file.", metavar="FILE", rich_help_panel=_TLS),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            help="File with a key: tcp, udp and rr require it from clients. HTTP has no key.",
-            metavar="FILE",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    users: Annotated[
-        Path | None,
-        typer.Option(
-            "--authorized-users-path",
-            help="iperf3's file of users: only they may measure with iperf3. Needs the next option.",
-            metavar="FILE",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    rsa_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--rsa-private-key-path",
-            help="Private RSA key that iperf3's logins are encrypted for, a PEM file.",
-            metavar="FILE",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    pkcs1: Annotated[
-        bool,
-        typer.Option(
-            "--use-pkcs1-padding", help="Logins have the padding of iperf3 before 3.17.", rich_help_panel=_ACCESS
-        ),
-    ] = False,
-    skew: Annotated[
-        int | None,
-        typer.Option(
-            "--time-skew-threshold",
-            min=1,
-            max=_MOST,
-            help="How far the clock of an iperf3 client may be off, in seconds. Default: 10.",
-            metavar="SECONDS",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    max_sessions: Annotated[
-        int | None,
-        typer.Option(
-            "--max-sessions",
-            min=1,
-            max=_MOST,
-            help="Limit of concurrent sessions per peer. Default: 64.",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    max_flows: Annotated[
-        int | None,
-        typer.Option(
-            "--max-flows",
-            min=1,
-            max=_MOST,
-            help="Limit of concurrent flows per peer, over all its sessions. Default: 4096.",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    max_connections: Annotated[
-        int | None,
-        typer.Option(
-            "--max-connections",
-            min=1,
-            max=_MOST,
-            help="Limit of concurrent HTTP connections per peer. Default: 32768.",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    max_rate: Annotated[
-        str | None,
-        typer.Option(
-            "--max-rate",
-            help="Limit of what is sent to a peer, over its sessions and HTTP: 1gbit. Default: no limit.",
-            metavar="RATE",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-    max_idle: Annotated[
-        str | None,
-        typer.Option(
-            "--max-idle",
-            help="Close a connection that opens no session within this time. Default: 10s.",
-            metavar="TIME",
-            rich_help_panel=_ACCESS,
-        ),
-    ] = None,
-) -> int:
-    """Run a server that answers tcp, udp, rr and http tests."""
-    from leadline.agents import agent_binary
-
-    if (certificate is None) != (key is None):
-        raise InputError(
-            "--certificate and --key require each other", hint="give both, or neither to have a certificate made"
-        )
-    if certificate is not None and https_port is None:
-        raise InputError("--certificate without --https-port", hint="give --https-port 8443")
-    if http and no_http:
-        raise InputError("--http and --no-http exclude each other")
-    if http and (port is not None or key_file is not None):
-        raise InputError("--port and --key-file are for tcp, udp and rr", hint="leave out --http")
-    if no_http and http_port is not None:
-        raise InputError("--http-port is for HTTP", hint="leave out --no-http")
-    if (users is None) != (rsa_key is None) or ((pkcs1 or skew) and users is None):
-        raise InputError(
-            "iperf3's users need --authorized-users-path and --rsa-private-key-path", hint="give both, or neither"
-        )
-    if http and users is not None:
-        raise InputError("--authorized-users-path is for tcp and udp", hint="leave out --http")
-    answer = {
-        "--port": port,
-        "--http-port": http_port,
-        "--status": status,
-        "--size": _size(size),
-        "--delay": f"{_duration_us('--delay', delay)}us",
-        "--shape": shape,
-        "--errors": f"{errors:.9f}",
-        "--close-after": close_after,
-        "--stall": None if stall is None else _stall(stall),
-        "--threads": threads,
-        "--https-port": https_port,
-        "--certificate": certificate,
-        "--key": key,
-        "--key-file": key_file,
-        "--authorized-users-path": users,
-        "--rsa-private-key-path": rsa_key,
-        "--time-skew-threshold": skew,
-        "--max-sessions": max_sessions,
-        "--max-flows": max_flows,
-        "--max-connections": max_connections,
-        "--max-rate": None if max_rate is None else _rate(max_rate),
-        "--max-idle": None if max_idle is None else f"{_duration_us('--max-idle', max_idle)}us",
-    }
-    argv = ["serve", *(part for address in bind or [] for part in ("--bind", address))]
-    argv += ["--http"] if http else []
-    argv += ["--no-http"] if no_http else []
-    argv += ["--chunked"] if chunked else []
-    argv += ["--use-pkcs1-padding"] if pkcs1 else []
-    argv += [part for name, value in answer.items() if value is not None for part in (name, str(value))]
-    agent = str(agent_binary())
-    # The server is the agent itself, so this process is replaced by it.
-    os.execv(agent, [agent, *argv])
+_MAX_COUNT = 1_000_000
+_MAX_PORT = 65535
 
 
 def _size(text: str) -> int:
@@ -304,6 +61,10 @@ def _rate(text: str) -> int:
     return rate
 
 
+def _duration(option: str, text: str) -> str:
+    return f"{_duration_us(option, text)}us"
+
+
 def _duration_us(option: str, text: str) -> int:
     from leadline.plan.units import UnitError, duration_us
 
@@ -327,3 +88,183 @@ def _stall(text: str) -> str:
     if not 0 < length_us < every_us:
         raise InputError(f"--stall: {text!r} is a stall that is not shorter than its interval", hint="write 1s/5s")
     return f"{length_us}us/{every_us}us"
+
+
+def _flag(flag: str, text: str, panel: str) -> Option:
+    return Option((flag,), text, type=bool, default=False, panel=panel)
+
+
+def _port(flags: tuple[str, ...], text: str, panel: str) -> Option:
+    return Option(flags, text, type=int, least=1, most=_MAX_PORT, panel=panel)
+
+
+def _count(
+    flags: tuple[str, ...], text: str, panel: str, most: int | None = _MAX_COUNT, metavar: str | None = None
+) -> Option:
+    return Option(flags, text, type=int, least=1, most=most, metavar=metavar, panel=panel)
+
+
+def _file(flag: str, text: str, panel: str) -> Option:
+    return Option((flag,), text, type=Path, metavar="FILE", panel=panel)
+
+
+# In the order of `--help`. The agent has the same options; `read` checks and converts what it gets.
+_ROWS = (
+    Option(
+        ("--bind",),
+        "Address to listen on; may be repeated. Default: loopback.",
+        type=list,
+        metavar="ADDR",
+        panel=_WHERE,
+    ),
+    _port(("-p", "--port"), "Port for tcp, udp and rr. Default: 5201.", _WHERE),
+    _port(("--http-port",), "Port for HTTP. Default: 8080.", _WHERE),
+    _flag("--http", "Answer only HTTP.", _WHERE),
+    _flag("--no-http", "Answer only tcp, udp and rr.", _WHERE),
+    _count(("-t", "--threads"), "Number of HTTP threads. Default: one per CPU.", _WHERE, most=16),
+    Option(
+        ("--status",),
+        "Status code of the answers.",
+        type=int,
+        default=200,
+        least=200,
+        most=599,
+        panel=_ANSWER,
+    ),
+    Option(
+        ("--size",),
+        "Size of the body: 1000, 64KiB, 1MB.",
+        default="12",
+        metavar="SIZE",
+        panel=_ANSWER,
+        read=_size,
+    ),
+    _flag("--chunked", "Send bodies with chunked encoding.", _ANSWER),
+    Option(
+        ("--delay",),
+        "Mean delay before an answer: 5ms.",
+        default="0",
+        metavar="TIME",
+        panel=_ANSWER,
+        read=partial(_duration, "--delay"),
+    ),
+    Option(
+        ("--shape",),
+        "Distribution of the delays.",
+        type=("constant", "uniform", "exponential"),
+        default="constant",
+        panel=_ANSWER,
+    ),
+    Option(
+        ("--errors",),
+        "Share of the requests that get status 500, evenly spread: 0.01.",
+        type=float,
+        default=0.0,
+        least=0,
+        most=1,
+        metavar="SHARE",
+        panel=_ANSWER,
+        read="{:.9f}".format,
+    ),
+    _count(("--close-after",), "Close a connection after N answers.", _ANSWER, most=None),
+    Option(
+        ("--stall",),
+        "Stall for this long, at this interval: 1s/5s stalls for 1 s every 5 s.",
+        metavar="TIME/TIME",
+        panel=_ANSWER,
+        read=_stall,
+    ),
+    _port(("--https-port",), "Also answer HTTP over TLS, on this port: 8443.", _TLS),
+    _file("--certificate", "Certificate, a PEM file. Default: a self-signed one is made.", _TLS),
+    _file("--key", "Private key of the certificate, a PEM file.", _TLS),
+    _file("--key-file", "File with a key: tcp, udp and rr require it from clients. HTTP has no key.", _ACCESS),
+    _file(
+        "--authorized-users-path",
+        "iperf3's file of users: only they may measure with iperf3. Needs the next option.",
+        _ACCESS,
+    ),
+    _file(
+        "--rsa-private-key-path",
+        "Private RSA key that iperf3's logins are encrypted for, a PEM file.",
+        _ACCESS,
+    ),
+    _flag("--use-pkcs1-padding", "Logins have the padding of iperf3 before 3.17.", _ACCESS),
+    _count(
+        ("--time-skew-threshold",),
+        "How far the clock of an iperf3 client may be off, in seconds. Default: 10.",
+        _ACCESS,
+        metavar="SECONDS",
+    ),
+    _count(("--max-sessions",), "Limit of concurrent sessions per peer. Default: 64.", _ACCESS),
+    _count(
+        ("--max-flows",),
+        "Limit of concurrent flows per peer, over all its sessions. Default: 4096.",
+        _ACCESS,
+    ),
+    _count(("--max-connections",), "Limit of concurrent HTTP connections per peer. Default: 32768.", _ACCESS),
+    Option(
+        ("--max-rate",),
+        "Limit of what is sent to a peer, over its sessions and HTTP: 1gbit. Default: no limit.",
+        metavar="RATE",
+        panel=_ACCESS,
+        read=_rate,
+    ),
+    Option(
+        ("--max-idle",),
+        "Close a connection that opens no session within this time. Default: 10s.",
+        metavar="TIME",
+        panel=_ACCESS,
+        read=partial(_duration, "--max-idle"),
+    ),
+)
+
+_OPTIONS = tuple(row.completed(BaseModel) for row in _ROWS)
+
+
+def run(values: Mapping[str, Any]) -> NoReturn:
+    """Become the agent that serves as these options say, by their names in code.
+
+    Raises:
+        InputError: an option is wrong, or excludes another one.
+    """
+    from leadline.agents import agent_binary
+
+    _check_together(values)
+    argv = ["serve"]
+    for option in _OPTIONS:
+        given = values[option.name]
+        for value in given if isinstance(given, list) else [given]:
+            if value is True:
+                argv.append(f"--{option.flag}")
+            elif value is not None and value is not False:
+                argv += [f"--{option.flag}", str(option.read(value) if option.read else value)]
+    agent = str(agent_binary())
+    # The server is the agent itself, so this process is replaced by it.
+    os.execv(agent, [agent, *argv])
+
+
+def _check_together(values: Mapping[str, Any]) -> None:
+    """Check that no option excludes another one, or misses it. Raises InputError."""
+    given = {name for name, value in values.items() if value not in (None, False)}
+    if ("certificate" in given) != ("key" in given):
+        raise InputError(
+            "--certificate and --key require each other", hint="give both, or neither to have a certificate made"
+        )
+    if "certificate" in given and "https_port" not in given:
+        raise InputError("--certificate without --https-port", hint="give --https-port 8443")
+    if {"http", "no_http"} <= given:
+        raise InputError("--http and --no-http exclude each other")
+    if "http" in given and given & {"port", "key_file"}:
+        raise InputError("--port and --key-file are for tcp, udp and rr", hint="leave out --http")
+    if {"no_http", "http_port"} <= given:
+        raise InputError("--http-port is for HTTP", hint="leave out --no-http")
+    needed = {"authorized_users_path", "rsa_private_key_path"}
+    if given & {*needed, "use_pkcs1_padding", "time_skew_threshold"} and not needed <= given:
+        raise InputError(
+            "iperf3's users need --authorized-users-path and --rsa-private-key-path", hint="give both, or neither"
+        )
+    if {"http", "authorized_users_path"} <= given:
+        raise InputError("--authorized-users-path is for tcp and udp", hint="leave out --http")
+
+
+command = build_function("Run a server that answers tcp, udp, rr and http tests.", _OPTIONS, run)
