@@ -125,9 +125,10 @@ _SCHEME_LENGTH = max(map(len, _WEB_SCHEMES))
 # It begins with what is searched for fast: lines of single requests have megabytes.
 _CREDENTIALS = re.compile(r"://(?P<userinfo>[^/?#\s\"'<>\\]{1,2000})@")
 # A value ends where a text or a JSON string may go on. An escaped character that is no quote and no
-# white space belongs to it.
+# white space belongs to it. A lone `=` is no value: it is the padding of base64, whose last letters may be a name.
 _PARAMETER = re.compile(
-    r"(?<![\w%.\[-])(?P<head>-{0,2}(?P<name>[A-Za-z_][\w.%\[\]-]{0,199})=)(?P<value>(?:[^&\s\"'<>#\\]+|\\[^\"nrt])+)"
+    r"(?<![\w%.\[-])(?P<head>-{0,2}(?P<name>[A-Za-z_][\w.%\[\]-]{0,199})=)"
+    r"(?P<value>(?!=(?:[&\s\"'<>#]|\\[\"nrt]|$))(?:[^&\s\"'<>#\\]+|\\[^\"nrt])+)"
 )
 _FIELD = re.compile(
     r"(?P<head>(?:--[a-z-]+=|-[A-Za-z0-9]*H)?\s*(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*:\s*)(?P<value>.*\S.*)",

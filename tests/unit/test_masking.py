@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from leadline.masking import (
     HIDDEN,
@@ -76,6 +79,21 @@ def test_line_of_json_stays_json() -> None:
     plain = b'{"hdr":"AAAB////==", "n":1}'
     assert mask_line(plain) is plain
     assert mask_line(b"\xff ?token=x") == b"\xff ?token=***"
+
+
+@pytest.mark.parametrize("around", ['{"hdr_v2":"%s"}', '{"line":"said \\"%s\\"\\n"}', "%s", "%s&page=1"])
+def test_padding_of_base64_is_no_value(around: str) -> None:
+    for letters in ("xxVe49sKFPwB7tkvyA", "Pw", "/sid", "a+token", "Sig"):
+        line = (around % f"AAAB+{letters}==").encode()
+        assert mask_line(line) == line
+    assert mask_line((around % "?token==x").encode()) == (around % f"?token={HIDDEN}").encode()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60))
+def test_no_base64_is_masked(content: bytes) -> None:
+    encoded = b64encode(content)
+    assert mask_line(b'{"hdr_v2":"' + encoded + b'"}') == b'{"hdr_v2":"' + encoded + b'"}'
 
 
 @pytest.mark.parametrize(
