@@ -43,6 +43,8 @@ class Figure:
 class Sample:
     """Completed durations, and the ages of operations that did not complete.
 
+    Without `is_known` the durations could not be read, and the sample is empty.
+
     `unaged` operations are outstanding without an age, which counts as 0. Ages are `independent` if an operation's
     censoring does not depend on how long it would have taken; with a backlog it does, and where all of them `end
     together`, after a stall.
@@ -56,8 +58,10 @@ class Sample:
         unaged: int = 0,
         independent: bool = True,
         end_together: bool = False,
+        is_known: bool = True,
     ) -> None:
         self.completed = completed
+        self.is_known = is_known
         self.ages = ages
         self.censored = ages.count + unaged
         self._independent = independent and not end_together
@@ -70,6 +74,11 @@ class Sample:
     def count(self) -> int:
         """The number of known durations."""
         return self.completed.count
+
+    @property
+    def counts(self) -> tuple[int | None, int | None]:
+        """The number of known durations and of ages, as figures: unknown if they could not be read."""
+        return (self.count, self.censored) if self.is_known else (None, None)
 
     @property
     def extremes(self) -> tuple[Histogram, Histogram] | None:

@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.hdr_v2 import DEFLATED_COOKIE, PLAIN_COOKIE, occupied_buckets
+from leadline.dataset import reads_strictly
+from leadline.errors import DatasetError
 
 NS_PER_US = 1000.0
 
@@ -123,14 +125,36 @@ def rank_of(percentile: float, count: int) -> int:
 
 
 def decode(report: Mapping[str, Any]) -> Histogram:
-    """Decode a `HistogramReport` of the contract; raises `DamagedHistogram`."""
+    """Decode a `HistogramReport` of the contract.
+
+    Raises:
+        DamagedHistogram: it cannot be read, or holds another number of values than it says.
+        DatasetError: the same, in tests of journals that Leadline wrote itself (`reads_strictly`).
+    """
     try:
         histogram = Histogram(*occupied_buckets(report["hdr_v2"]))
     except (KeyError, TypeError, ValueError, struct.error, zlib.error) as error:
-        raise DamagedHistogram(f"a histogram cannot be read: {error}") from error
+        raise _damage(report, f"cannot be read: {error}") from error
     if histogram.count != report.get("count"):
-        raise DamagedHistogram(f"a histogram of {report.get('count')} values holds {histogram.count}")
+        raise _damage(report, f"holds {histogram.count}")
     return histogram
+
+
+def merge_readable(reports: Iterable[Mapping[str, Any]]) -> tuple[Histogram, int]:
+    """One histogram with the counts of all reports, and how many of them cannot be read. If one cannot, it is empty:
+    the rest is not what was measured."""
+    found, damaged = [], 0
+    for report in reports:
+        try:
+            found.append(decode(report))
+        except DamagedHistogram:
+            damaged += 1
+    return (EMPTY if damaged else merge(found)), damaged
+
+
+def _damage(report: Mapping[str, Any], how: str) -> Exception:
+    text = f"the histogram of {report.get('metric', 'unnamed values')}, of {report.get('count')} values, {how}"
+    return DatasetError(f"{text}: in a test, a defect of Leadline") if reads_strictly() else DamagedHistogram(text)
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:

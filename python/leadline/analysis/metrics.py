@@ -7,12 +7,12 @@ with the other side's. If one flow does not report a count, the sum is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
 from leadline.analysis.durations import Figure, Sample
 from leadline.analysis.flows import Flow
-from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.histograms import EMPTY, Histogram, merge, merge_readable
 from leadline.analysis.model import Ceiling, ClientStatistics, Generator, Metric, Window
 from leadline.analysis.scope import WHOLE
 from leadline.analysis.test_data import OutcomeOf, TestData
@@ -40,7 +40,8 @@ class CostKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Histograms of the whole test, merged over its hosts; `damaged` ones could not be read.
+    """Histograms of the whole test, merged over its hosts. Of a name with `damaged` ones, which could not be read,
+    nothing is known.
 
     With a `backlog`, operations waited for those before them, longer the later they were due; `unaged` is the number
     of those without an age. With a `stall_at_end`, those that have no answer wait for the same thing, which ends for
@@ -48,7 +49,7 @@ class Histograms:
     """
 
     by_name: Mapping[str, Histogram]
-    damaged: int
+    damaged: Mapping[str, int] = field(default_factory=dict)
     backlog: bool = False
     unaged: int = 0
     stall_at_end: bool = False
@@ -59,6 +60,8 @@ class Histograms:
 
     def sample(self, name: str) -> Sample:
         """The durations of that name, and the ages of operations that had not ended."""
+        if self.damaged and not self.damaged.keys().isdisjoint((name, f"{name}{CENSORED}")):
+            return Sample(EMPTY, is_known=False)
         # An operation that was not sent is outstanding since it was due.
         is_latency = name == "latency"
         return Sample(
@@ -83,16 +86,9 @@ def merged_histograms(data: TestData) -> Histograms:
     for part in data.interval_histograms:
         if part.host not in finished and (not data.hosts or part.host in data.hosts):
             encoded.setdefault(part.report["metric"], []).append(part.report)
-    merged, damaged = {}, 0
-    for name, reports in encoded.items():
-        readable = []
-        for report in reports:
-            try:
-                readable.append(decode(report))
-            except DamagedHistogram:
-                damaged += 1
-        merged[name] = merge(readable)
-    return Histograms(merged, damaged)
+    read = {name: merge_readable(reports) for name, reports in encoded.items()}
+    merged = {name: histogram for name, (histogram, _) in read.items()}
+    return Histograms(merged, {name: damaged for name, (_, damaged) in read.items() if damaged})
 
 
 def of_all_repeats(repeats: Sequence[Histograms]) -> Histograms:
@@ -100,7 +96,7 @@ def of_all_repeats(repeats: Sequence[Histograms]) -> Histograms:
     names = dict.fromkeys(name for one in repeats for name in one.by_name)
     return Histograms(
         {name: merge([one.named(name) for one in repeats]) for name in names},
-        sum(one.damaged for one in repeats),
+        {name: 1 for one in repeats for name in one.damaged},
         backlog=any(one.backlog for one in repeats),
         unaged=sum(one.unaged for one in repeats),
         stall_at_end=any(one.stall_at_end for one in repeats),

@@ -77,7 +77,6 @@ def rules_of(
             even_clock,
             clocks_compared,
             receiver_totals,
-            damaged_histograms,
             open_latencies,
         ),
     )
@@ -495,13 +494,6 @@ def receiver_totals(evidence: Evidence) -> Iterator[Reason]:
             f"{counted(whole_only, 'flow')} with only a total from the receiver: an even rate is assumed for the window"
         )
         yield Reason("counters-missing", text)
-
-
-def damaged_histograms(evidence: Evidence) -> Iterator[Reason]:
-    """Histograms that could not be read."""
-    damaged = evidence.histograms.damaged
-    if damaged:
-        yield Reason("counters-missing", f"{damaged} histograms could not be read and are left out")
 
 
 def open_latencies(evidence: Evidence) -> Iterator[Reason]:

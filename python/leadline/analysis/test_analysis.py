@@ -25,6 +25,7 @@ from leadline.analysis import (
     rough_figures,
     stability,
     tunnels,
+    unreadable_histograms,
     validity,
     wake_ups,
     window,
@@ -128,6 +129,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     imprecise = [
         *latency_drift.findings(data, figures, parts, flows, steady),
         *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
+        *unreadable_histograms.findings(figures, merged),
     ]
     found = outages.outages(data.link_changes, data.samples, steady)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
@@ -205,7 +207,7 @@ def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram], part
     flows = build_flows(data)
     steady = window.steady_window(flows, data.spec.warmup_ns, data.start_at_ns)
     kind: FiguresKind = KINDS.find(data.spec.kind)
-    merged = kind.with_histograms(data, metrics.Histograms(histograms, 0))
+    merged = kind.with_histograms(data, metrics.Histograms(histograms))
     figures = _figures(data, flows, steady, merged)
     asked = {name: figures[name] for name in (*data.asked, *_TOTALS) if name in figures}
     return {**figures, **with_intervals(asked, data, flows, steady, histograms=merged, parts=parts)}

@@ -18,6 +18,7 @@ from hdrh.histogram import HdrHistogram
 from leadline import __version__
 from leadline.analysis.histograms import EMPTY, DamagedHistogram, Histogram, decode, deflated, merge, remainder
 from leadline.analysis.metrics import CENSORED
+from leadline.quantities import counted
 
 UNTAGGED = "latency"
 
@@ -40,7 +41,7 @@ class _Metric:
 
 def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
     """The text of the log. `epoch_ns` is added to an instant of the controller's clock to get Unix time."""
-    start_ns, metrics = _intervals(entries)
+    start_ns, metrics, unreadable = _intervals(entries)
     lines = sorted((line for metric in metrics for line in metric.lines), key=lambda line: line[0])
     start_s = (start_ns + epoch_ns) / 1e9
     date = datetime.fromtimestamp(start_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
@@ -50,14 +51,15 @@ def hdr_log(entries: Iterable[Mapping[str, Any]], epoch_ns: int) -> str:
         f"#[StartTime: {start_s:.3f} (seconds since epoch), {date}]",
         f"#[BaseTime: {start_s:.3f} (seconds since epoch)]",
         f"#[Lines without a tag: latency of answered requests; Tag={UNTAGGED}{CENSORED}: ages of unanswered ones]",
+        *([f"#[{counted(unreadable, 'histogram')} could not be read: values are missing]"] if unreadable else []),
         _LEGEND,
     ]
     return "\n".join([*head, *(text for _, text in lines)]) + "\n"
 
 
-def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Metric]]:
-    """The start of the load, and each metric's lines."""
-    start_ns = 0
+def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Metric], int]:
+    """The start of the load, each metric's lines, and how many histograms could not be read."""
+    start_ns = unreadable = 0
     offsets_ns: dict[str, int] = {}
     metrics: dict[tuple[str, str], _Metric] = {}
     for entry in entries:
@@ -73,18 +75,21 @@ def _intervals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Iterable[_Met
         end_ns = event["t_ns"] - offsets_ns.get(host, 0)
         for report in event["outcome"]["histograms"] if final else event["histograms"]:
             metric = metrics.setdefault((host, report["metric"]), _Metric(start_ns))
-            for since_ns, histogram, encoded in _new(metric, report, end_ns, final):
+            try:
+                read = decode(report)
+            except DamagedHistogram:
+                unreadable += 1
+                continue
+            for since_ns, histogram, encoded in _new(metric, read, report, end_ns, final):
                 start_s, length_s = (since_ns - start_ns) / 1e9, (end_ns - since_ns) / 1e9
                 metric.lines.append((start_s, _line(report["metric"], start_s, length_s, histogram, encoded)))
-    return start_ns, metrics.values()
+    return start_ns, metrics.values(), unreadable
 
 
-def _new(metric: _Metric, report: Mapping[str, Any], end_ns: int, final: bool) -> Iterator[tuple[int, Histogram, str]]:
-    """The new values of a report, their start, and their encoding; None if it is unreadable or has no new values."""
-    try:
-        histogram = decode(report)
-    except DamagedHistogram:
-        return
+def _new(
+    metric: _Metric, histogram: Histogram, report: Mapping[str, Any], end_ns: int, final: bool
+) -> Iterator[tuple[int, Histogram, str]]:
+    """The new values of a report, their start, and their encoding; none if it has no new values."""
     encoded = deflated(report["hdr_v2"])
     if final:
         histogram = remainder(histogram, metric.written)

@@ -76,7 +76,7 @@ def figures(times: Times, length_s: int = LENGTH_S) -> dict[str, Metric]:
     key = FlowKey("client1", "load", 0)
     curve = Curve(*(np.asarray(one, dtype=np.float64) for one in (edges_ns, counted)))
     flow = Flow(key, "up", EPOCH_NS, EPOCH_NS, end_ns, None, curve, None, None, "receiver", None)
-    whole = Histograms({"latency": histogram_of(durations), "latency_censored": histogram_of(length_s - last)}, 0)
+    whole = Histograms({"latency": histogram_of(durations), "latency_censored": histogram_of(length_s - last)})
     sample = whole.sample("latency")
     values = {name: sample.percentile(float(name[9:11])).value_us for name in NAMES} | {MEAN: sample.mean.value_us}
     return with_intervals(

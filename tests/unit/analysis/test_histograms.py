@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from made_journals import histogram
 
 from leadline.analysis.hdr_v2 import DEFLATED_COOKIE
-from leadline.analysis.histograms import EMPTY, DamagedHistogram, decode, merge, remainder
+from leadline.analysis.histograms import EMPTY, DamagedHistogram, decode, merge, merge_readable, remainder
+from leadline.errors import DatasetError
 
 # i times the value i² µs for i = 1..40, and one 0 ns, as the Rust crate `hdrhistogram` 7.5 encodes them with bounds of
 # 1 ns and an hour: plain V2, and V2 deflated. Its own answers are in the test.
@@ -61,9 +62,16 @@ def test_an_empty_histogram_knows_nothing() -> None:
         {"count": 1},
     ],
 )
+@pytest.mark.usefixtures("damaged_journals")
 def test_a_damaged_histogram_is_named_as_such(report: dict[str, object]) -> None:
     with pytest.raises(DamagedHistogram):
         decode(report)
+    assert merge_readable([histogram("latency", [1]), report]) == (EMPTY, 1)
+
+
+def test_a_damaged_histogram_fails_a_test_and_names_its_metric() -> None:
+    with pytest.raises(DatasetError, match="histogram of latency, of 821 values, cannot be read"):
+        decode({"metric": "latency", "count": 821, "hdr_v2": DEFLATED[:-2] + "***"})
 
 
 @settings(max_examples=60, deadline=None)
@@ -153,6 +161,7 @@ def test_percentiles_read_together_equal_those_read_one_by_one(values: list[int]
     assert one_by_one == ([None] * len(percentiles) if not values else read.percentiles_us(percentiles))
 
 
+@pytest.mark.usefixtures("damaged_journals")
 @pytest.mark.parametrize(("at", "byte"), [(0, 0x1D), (7, 0xFF), (11, 1), (15, 9), (-1, 0xFF), (-2, 0xFF)], ids=str)
 def test_a_changed_byte_of_an_encoding_is_named_or_changes_its_count(at: int, byte: int) -> None:
     content = bytearray(base64.b64decode(PLAIN))
@@ -161,6 +170,7 @@ def test_a_changed_byte_of_an_encoding_is_named_or_changes_its_count(at: int, by
         decode({"count": 821, "hdr_v2": base64.b64encode(content).decode()})
 
 
+@pytest.mark.usefixtures("damaged_journals")
 def test_an_encoding_that_inflates_beyond_any_histogram_is_refused() -> None:
     packed = zlib.compress(bytes(64 * 1024 * 1024))
     bomb = base64.b64encode(struct.pack(">II", DEFLATED_COOKIE, len(packed)) + packed).decode()

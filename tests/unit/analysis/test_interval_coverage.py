@@ -62,7 +62,7 @@ def test_interval_of_a_rate_contains_the_truth(seconds: int, correlation: float)
             data,
             [flow(row)],
             window(seconds),
-            histograms=Histograms({}, 0),
+            histograms=Histograms({}),
             parts=Parts({}),
         )["throughput_bps"]
         contained.append(contains(found.low, found.high, 8e7))
@@ -111,7 +111,7 @@ def test_interval_of_a_percentile_contains_the_truth(correlation: float, names: 
     data, contained = test_data("rr"), {name: list[bool]() for name in metrics}
     for test in values_ns.astype(np.int64):
         seconds = seconds_of(test)
-        whole = Histograms({"latency": merge(seconds)}, 0)
+        whole = Histograms({"latency": merge(seconds)})
         found = with_intervals(metrics, data, [], window(30), histograms=whole, parts=parts(seconds))
         for name, of_name in contained.items():
             truth_us = 1e3 * float(np.exp(np.hypot(spread, 0.5) * NORMAL_QUANTILES[name]))
@@ -137,9 +137,7 @@ def test_interval_of_the_share_of_lost_datagrams_contains_the_truth(correlation:
             Point(t_ns, 0, 0, None, here, missing) for t_ns, here, missing in zip(instants, arrived, lost, strict=True)
         ]
         figures = {"lost_ratio": Metric(row.sum() / 30_000, "ratio")}
-        found = with_intervals(figures, data, [], window(30), histograms=Histograms({}, 0), parts=Parts({}))[
-            "lost_ratio"
-        ]
+        found = with_intervals(figures, data, [], window(30), histograms=Histograms({}), parts=Parts({}))["lost_ratio"]
         contained.append(contains(found.low, found.high, 0.01))
     assert_share(contained, 0.93, 0.97)
 

@@ -24,6 +24,7 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
+from leadline.analysis.model import Verdict
 from leadline.analysis.searches import SEARCHED
 from leadline.plan.kinds import plan_kinds
 
@@ -305,8 +306,16 @@ def test_an_intervals_p99_takes_ages_as_the_whole_does() -> None:
     )
 
 
-def test_a_damaged_histogram_is_left_out_and_said() -> None:
-    broken = {"metric": "latency", "count": 3, "hdr_v2": "AAAA"}
-    result = analyse_test(steady_test("rr", histograms=[histogram("latency", [1000]), broken]))
-    assert result.metrics["latency_max_us"].value == pytest.approx(1, rel=1e-2)
-    assert "counters-missing" in [note.code for note in result.validity.notes]
+@pytest.mark.usefixtures("damaged_journals")
+@pytest.mark.parametrize("damaged", ["latency", "latency_censored"])
+def test_figures_of_a_damaged_histogram_are_unknown_and_the_result_says_so(damaged: str) -> None:
+    broken = {"metric": damaged, "count": 3, "hdr_v2": "AAAA"}
+    whole = [histogram("latency", [1000]), histogram("service", [1000])]
+    result = analyse_test(steady_test("http", histograms=[*whole, broken]))
+    assert result.metrics["service_p50_us"].value == pytest.approx(1, rel=1e-2)
+    for name in ("latency_samples", "latency_censored", "latency_p50_us", "latency_max_us"):
+        figure = result.metrics[name]
+        assert (figure.value, figure.verdict, figure.reasons) == (None, Verdict.UNDETERMINED, ("journal-damaged",))
+    (reason,) = [one for one in result.validity.reasons if one.code == "journal-damaged"]
+    assert reason.text == "1 histogram of latency could not be read: these figures are unknown"
+    assert "latency_p99_us" in reason.metrics and "requests_per_s" not in reason.metrics

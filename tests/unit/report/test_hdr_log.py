@@ -104,12 +104,14 @@ def test_a_load_that_was_cut_off_leaves_its_intervals(tmp_path: Path) -> None:
     assert [one.get_total_count() for one in found[""]] == [3]
 
 
-def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("damaged_journals")
+def test_what_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
     broken = {"metric": "latency", "count": 3, "hdr_v2": "AAAA"}
     text = hdr_log(
         journal(progress(START_NS + S, broken), progress(START_NS + 2 * S, report("latency", [5]))), EPOCH_NS
     )
     assert [one.get_total_count() for one in read(text, tmp_path)[""]] == [1]
+    assert "#[1 histogram could not be read: values are missing]" in text
 
 
 def test_a_load_that_never_began_leaves_a_head_alone() -> None:

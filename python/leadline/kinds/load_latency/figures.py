@@ -10,7 +10,7 @@ from operator import itemgetter
 from leadline import quantities
 from leadline.analysis.durations import Sample
 from leadline.analysis.flows import Flow
-from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.histograms import merge_readable
 from leadline.analysis.intervals import with_range
 from leadline.analysis.metrics import CENSORED, Histograms, microseconds
 from leadline.analysis.model import Bound, Metric, Series, TestResult, Window
@@ -49,7 +49,7 @@ def whole_window(flows: Sequence[Flow]) -> Window | None:
 
 def with_phases(data: TestData, histograms: Histograms) -> Histograms:
     """Adds the latencies of each phase, by its name, from the reports of its probes."""
-    found: dict[str, list[Histogram]] = {}
+    found: dict[str, list[records.HistogramReport]] = {}
     for outcome in data.load_outcomes():
         phase, _, part = outcome.task.partition(".")
         if is_bulk(outcome.task):
@@ -58,16 +58,12 @@ def with_phases(data: TestData, histograms: Histograms) -> Histograms:
         for report in outcome.outcome["histograms"]:
             if report["metric"] in _LATENCIES:
                 name = report["metric"].replace("latency", of_probe)
-                found.setdefault(name, []).extend(_readable(report))
-    merged = {name: merge(parts) for name, parts in found.items()}
-    return replace(histograms, by_name={**histograms.by_name, **merged})
-
-
-def _readable(report: records.HistogramReport) -> Iterable[Histogram]:
-    try:
-        return [decode(report)]
-    except DamagedHistogram:
-        return []  # counted with the test's own histograms
+                found.setdefault(name, []).append(report)
+    read = {name: merge_readable(reports) for name, reports in found.items()}
+    merged = {name: histogram for name, (histogram, _) in read.items()}
+    damaged = {name: count for name, (_, count) in read.items() if count}
+    by_name, damaged = {**histograms.by_name, **merged}, {**histograms.damaged, **damaged}
+    return replace(histograms, by_name=by_name, damaged=damaged)
 
 
 def latencies(histograms: Histograms, phases: Sequence[str], names: Sequence[str]) -> dict[str, Metric]:
@@ -165,18 +161,18 @@ def series(data: TestData, flows: Sequence[Flow], window: Window | None) -> tupl
 
 def _latency_lines(data: TestData, zero_ns: float) -> Iterator[Series]:
     """Best effort has a line per phase, each class one of all phases, which is broken between them."""
-    points: dict[str, dict[int, list[Histogram]]] = {}
+    points: dict[str, dict[int, list[records.HistogramReport]]] = {}
     phases: dict[int, str] = {}
     for part in data.interval_histograms:
         phase, _, probe = part.task.partition(".")
         if part.report["metric"] == "latency" and not is_bulk(part.task):
             by_end = points.setdefault(phase if probe == PROBE else probe, {})
-            by_end.setdefault(part.end_ns, []).extend(_readable(part.report))
+            by_end.setdefault(part.end_ns, []).append(part.report)
             phases[part.end_ns] = phase
     for name, by_end in points.items():
         ends_ns = sorted(by_end)
         medians: dict[float, float | None] = {
-            end_ns: Sample(merge(by_end[end_ns])).percentile(50.0).value_us for end_ns in ends_ns
+            end_ns: Sample(merge_readable(by_end[end_ns])[0]).percentile(50.0).value_us for end_ns in ends_ns
         }
         # Nothing was sent between two phases: a line through the time between them would show what was not measured.
         pauses = {(a + b) / 2: None for a, b in pairwise(ends_ns) if phases[a] != phases[b]}

@@ -58,10 +58,12 @@ def with_scenario_histograms(data: TestData, histograms: Histograms) -> Histogra
         for name in ("service", "first_byte"):
             samples[name] = merged_sample((report for row in rows for report in row["histograms"]), name)
     found: dict[str, Histogram] = {}
+    damaged: dict[str, int] = dict(histograms.damaged)
     for name, sample in samples.items():
         if is_over or name not in histograms.by_name:
             found |= {name: sample.completed, f"{name}{CENSORED}": sample.ages}
-    return replace(histograms, by_name={**histograms.by_name, **found})
+            damaged |= {} if sample.is_known else {name: 1}
+    return replace(histograms, by_name={**histograms.by_name, **found}, damaged=damaged)
 
 
 def _length_s(data: TestData) -> float | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from leadline.analysis.durations import Sample
-from leadline.analysis.histograms import DamagedHistogram, Histogram, decode, merge
+from leadline.analysis.histograms import EMPTY, merge_readable
 from leadline.analysis.metrics import CENSORED
 from leadline.analysis.scenario_model import (
     CheckFindings,
@@ -165,12 +165,9 @@ def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 def merged_sample(reports: Iterable[records.HistogramReport], metric: str) -> Sample:
     """The merged distribution of that name with its ages; those of the warm-up have another one."""
-    found: dict[str, list[Histogram]] = {metric: [], f"{metric}{CENSORED}": []}
+    found: dict[str, list[records.HistogramReport]] = {metric: [], f"{metric}{CENSORED}": []}
     for report in reports:
         if report["metric"] in found:
-            try:
-                found[report["metric"]].append(decode(report))
-            except DamagedHistogram:
-                continue
-    known, ages = map(merge, found.values())
-    return Sample(known, ages)
+            found[report["metric"]].append(report)
+    (known, unreadable), (ages, unreadable_ages) = map(merge_readable, found.values())
+    return Sample(EMPTY, is_known=False) if unreadable or unreadable_ages else Sample(known, ages)
