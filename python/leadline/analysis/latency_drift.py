@@ -16,6 +16,7 @@ from leadline.analysis.window import interval_rates, named_rates
 from leadline.plan.percentiles import histogram_of
 from leadline.statistics.estimate import Values
 from leadline.statistics.means import batch_means
+from leadline.statistics.monotone import kendall_tau
 
 MIN_SECONDS = 6
 """Fewer may rise by chance."""
@@ -40,7 +41,7 @@ def findings(
     if not named or levels_us is None:
         return
     change = abs(float(levels_us[-1] - levels_us[0]))
-    if abs(_trend(levels_us)) >= MIN_TREND and change > 2 * data.stability_spread * float(levels_us.mean()):
+    if abs(kendall_tau(levels_us)) >= MIN_TREND and change > 2 * data.stability_spread * float(levels_us.mean()):
         way = "rises" if levels_us[-1] > levels_us[0] else "falls"
         first, last = (quantities.microseconds(float(one)) for one in (levels_us[0], levels_us[-1]))
         text = (
@@ -68,9 +69,3 @@ def _levels_us(data: TestData, parts: Parts, flows: Sequence[Flow], window: Wind
         return None
     inverse = 1 / batch_means(found, len(found) // BATCHES)
     return np.asarray(inverse * float(np.mean(medians)) / float(inverse.mean()), dtype=np.float64)
-
-
-def _trend(levels: Values) -> float:
-    """Kendall's tau of the levels and their order, from -1 to 1."""
-    signs = np.sign(levels[np.newaxis, :] - levels[:, np.newaxis])
-    return float(np.triu(signs, 1).sum()) * 2 / (len(levels) * (len(levels) - 1))

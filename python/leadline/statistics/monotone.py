@@ -1,4 +1,5 @@
-"""Whether a short series still grows at its end: a rank test for a trend, and the slope of its second half.
+"""How far a series goes one way, by Kendall's count of the pairs in order, and whether a short one still grows at its
+end: a rank test for a trend, and the slope of its second half.
 
 A queue that grows makes each value larger than those before it, by the same amount; noise, a stall and a level that has
 been reached do not. Ranks decide, so that one odd value does not.
@@ -21,6 +22,18 @@ _MIN_SHARE = 0.5
 """Of the slope of the whole series, that its second half has at least: what grew and has settled has less."""
 
 
+def kendall_tau(values: ArrayLike) -> float:
+    """Return Kendall's tau of the values and their order, from -1 (each is below all before it) to 1; 0 of fewer than
+    two.
+
+    Raises:
+        ValueError: no value, or one that is not finite.
+    """
+    array = one_dimension(values)
+    pairs = len(array) * (len(array) - 1) // 2
+    return _score(array) / pairs if pairs else 0.0
+
+
 def slope_at_end(values: ArrayLike, significance: float = SIGNIFICANCE) -> float | None:
     """Return by how much a series grows from one value to the next in its second half; None where it does not grow, or
     no longer does.
@@ -37,12 +50,16 @@ def slope_at_end(values: ArrayLike, significance: float = SIGNIFICANCE) -> float
     array = one_dimension(values)
     if len(array) < MIN_VALUES:
         return None
-    rows, columns = np.triu_indices(len(array), 1)
-    score = int(np.sign(array[columns] - array[rows]).sum())
-    if _chance_of(score, len(array)) > significance:
+    if _chance_of(_score(array), len(array)) > significance:
         return None
     whole, end = _slope(array), _slope(array[len(array) // 2 - (len(array) < 2 * 3) :])
     return end if end >= _MIN_SHARE * whole > 0 else None
+
+
+def _score(values: Values) -> int:
+    """The number of pairs in order, less the others."""
+    rows, columns = np.triu_indices(len(values), 1)
+    return int(np.sign(values[columns] - values[rows]).sum())
 
 
 def _slope(values: Values) -> float:
@@ -51,8 +68,7 @@ def _slope(values: Values) -> float:
 
 
 def _chance_of(score: int, number: int) -> float:
-    """The probability that a random order of different values has at least this score (pairs in order, less the
-    others)."""
+    """The probability that a random order of different values has at least this score."""
     pairs = number * (number - 1) // 2
     inversions = (pairs - score) // 2
     return 0.0 if inversions < 0 else float(_inversions(number)[: inversions + 1].sum())

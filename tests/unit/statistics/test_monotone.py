@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.statistics.monotone import slope_at_end
+from leadline.statistics.monotone import kendall_tau, slope_at_end
 
 
 @pytest.mark.parametrize("number", [5, 6, 10, 60])
@@ -32,3 +32,11 @@ def test_growth_is_seen_through_noise_of_its_own_size() -> None:
     chance = np.random.default_rng(2)
     series = np.arange(10) + chance.normal(size=(100, 10))
     assert sum(slope_at_end(one) is not None for one in series) >= 90
+
+
+@pytest.mark.parametrize(
+    ("values", "tau"),
+    [([1.0, 2.0, 3.0], 1.0), ([3.0, 2.0, 1.0], -1.0), ([1.0, 3.0, 2.0], 1 / 3), ([5.0, 5.0], 0.0), ([7.0], 0.0)],
+)
+def test_tau_is_the_share_of_pairs_in_order_less_the_others(values: list[float], tau: float) -> None:
+    assert kendall_tau(values) == pytest.approx(tau)
