@@ -10,12 +10,24 @@ from leadline.analysis import loss_places, queues
 from leadline.analysis.datagram_figures import coalesced
 from leadline.analysis.link_use import measure_link_use
 from leadline.analysis.metrics import sum_of_flows
-from leadline.analysis.model import Window
+from leadline.analysis.model import Limit, LimitedBy, Window
 from leadline.analysis.rules import primary_rate_per_s, receivers_drops
-from leadline.analysis.scope import EXPLAINED
+from leadline.analysis.scope import EXPLAINED, LACKS, LACKS_OF_SENDERS
 from leadline.analysis.tcp_kernel import reports
 from leadline.analysis.validity import Evidence
 from leadline.analysis.window import byte_curves, rate_per_s
+
+
+def find_spared_lacks(evidence: Evidence, full: Limit | None) -> frozenset[str]:
+    """The reasons by which the test's rate would be higher, and is not, because its link, a window, a pace or `full`, a
+    part of the path that took no more, sets it. Of a gateway that had no CPU to spare other work may be the cause, and
+    a receiver may have dropped what the path carried: then more that is sent makes the rate no higher, but nothing
+    else is ruled out."""
+    if is_rate_explained(evidence) or (
+        full is not None and full.by is LimitedBy.LINK and not _has_receiver_drops(evidence)
+    ):
+        return LACKS
+    return LACKS_OF_SENDERS if full is not None else frozenset()
 
 
 def is_rate_explained(evidence: Evidence) -> bool:

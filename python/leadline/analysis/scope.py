@@ -100,12 +100,15 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 PERCENTILE_UNCERTAIN = "percentile-uncertain"
 OTHER_WORK = "other-work"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
+_OF_SIDES = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 _DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
 NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 """Reasons by which the load that was asked for was not there."""
 LACKS = _OF_CPU | _DROPS | NOT_OFFERED | {"near-ceiling", "machine-saturated"}
 """Reasons by which a rate would be higher, if nothing but them limited it."""
+LACKS_OF_SENDERS = _OF_THREADS | NOT_OFFERED | {"near-ceiling", "users-wait"}
+"""Those by which more might have been sent."""
 
 _RATE_ENDINGS = ("_per_s", "_bps")
 _TIME_ENDINGS = ("_us", "_ms")
@@ -166,9 +169,8 @@ def judge_figures(
     decisive: Iterable[str],
     delivered: float | None,
     cpus_sleep: bool = False,
-    is_explained: bool = False,
+    spared: Collection[str] = (),
     unmoved: Collection[str] = (),
-    path_full: bool = False,
 ) -> Judged:
     """Each figure with the worst verdict of the reasons that concern it. The test's verdict is the worst of its primary
     figure and of the `decisive` ones that are known; a reason that concerns none of the figures is a note. A finding
@@ -178,27 +180,28 @@ def judge_figures(
     had not. What was sent whole in spite of a lack of CPU was not limited by it, and what was delivered whole was not
     limited at all.
 
-    `path_full` says that a link or a queue took no more: senders and threads without CPU to spare did not limit rates.
     `cpus_sleep` says that operations wait for answers with CPUs that may sleep: beside other work they may be faster.
-
-    `is_explained` says that a link, a window or a pace explains the rate: more CPU makes it no higher. `unmoved` are
-    figures that other processes cannot have changed by taking CPU time, as the waits of the load's threads show.
+    Of the `spared` reasons the rate is no lower, because something else sets it; with it goes the use of a gateway,
+    unless other work had a part in that. `unmoved` are figures that other processes cannot have changed by taking CPU
+    time, as the waits of the load's threads show.
     """
     ranked = sorted(findings, key=lambda finding: ORDER.index(finding[0]))
     offered = delivered is not None and not any(reason.code in NOT_OFFERED for _, reason in ranked)
     whole = offered and delivered is not None and delivered >= WHOLE
     judged, reasons, more = dict(metrics), [], list[Reason]()
     for verdict, reason in ranked:
-        effect = _effect(verdict, reason.code, offered=offered, whole=whole, path_full=path_full)
+        effect = _effect(verdict, reason.code, offered=offered, whole=whole)
         if cpus_sleep and reason.code in _KEEP_AWAKE:
             effect = _either_way(effect, has_pace=delivered is not None)
-        if reason.code in LACKS and (is_explained or whole or (offered and _is_nearly_whole(verdict, delivered))):
-            effect = {family: bound for family, bound in effect.items() if family is not Family.RATE}
-        spared = unmoved if reason.code == OTHER_WORK and not cpus_sleep else ()
+        if reason.code in spared:
+            effect = _without(effect, _RATES if verdict in _OF_SIDES else (Family.RATE,))
+        elif reason.code in LACKS and (whole or (offered and _is_nearly_whole(verdict, delivered))):
+            effect = _without(effect, (Family.RATE,))
+        unchanged = unmoved if reason.code == OTHER_WORK and not cpus_sleep else ()
         named = tuple(
             name
             for name, metric in metrics.items()
-            if (name in reason.metrics if reason.metrics else name not in spared and _concerns(effect, name, metric))
+            if (name in reason.metrics if reason.metrics else name not in unchanged and _concerns(effect, name, metric))
         )
         if not named and metrics:
             more.append(reason)
@@ -237,12 +240,10 @@ def _bound(effect: Mapping[Family, Bound], name: str) -> Bound | None:
     return None if of_rate is None else of_rate.inverted
 
 
-def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool, path_full: bool) -> Mapping[Family, Bound]:
+def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool) -> Mapping[Family, Bound]:
     effect = _OF_CODE.get(code, EVERYTHING)
-    if path_full and (verdict is Verdict.GENERATOR_LIMITED or code in _OF_THREADS):
-        effect = {family: bound for family, bound in effect.items() if family not in _RATES}
     if code in _DROPS and whole:
-        return {family: bound for family, bound in effect.items() if family not in _RATES}
+        return _without(effect, _RATES)
     if code not in _OF_CPU:
         return effect
     if verdict is Verdict.GENERATOR_LIMITED:
@@ -251,7 +252,11 @@ def _effect(verdict: Verdict, code: str, *, offered: bool, whole: bool, path_ful
         # What arrives at a side that has no CPU left may be lost there.
         effect = {**effect, Family.LOSS: Bound.MOST}
         kept_its_rate = whole
-    return {family: bound for family, bound in effect.items() if not (kept_its_rate and family in _RATES)}
+    return _without(effect, _RATES) if kept_its_rate else effect
+
+
+def _without(effect: Mapping[Family, Bound], families: Collection[Family]) -> Mapping[Family, Bound]:
+    return {family: bound for family, bound in effect.items() if family not in families}
 
 
 def _either_way(effect: Mapping[Family, Bound], *, has_pace: bool) -> Mapping[Family, Bound]:

@@ -138,9 +138,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples), *stability.notes(data, flows, steady)),
         (*imprecise, *read_waits.judge_reads(figures, merged), *([out] if out is not None else [])),
-        is_explained=explained_rates.is_rate_explained(evidence),
+        spared=explained_rates.find_spared_lacks(evidence, next(limits.full_path(evidence, is_least=True), None)),
         unmoved=cpu_waits.find_unmoved_figures(evidence, figures),
-        path_full=next(limits.full_path(evidence, is_least=True), None) is not None,
     )
     limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
     judged = full_cpus.bound_rates(judged, limit, data, len(flows))

@@ -158,8 +158,7 @@ def assess(
     notes: Sequence[Reason] = (),
     findings: Iterable[Finding] = (),
     *,
-    path_full: bool = False,
-    is_explained: bool = False,
+    spared: Collection[str] = (),
     unmoved: Collection[str] = (),
 ) -> Judged:
     """A test's figures with the verdict on each, and the verdict on the test, with every reason and every note; `notes`
@@ -176,9 +175,8 @@ def assess(
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),
-        path_full=path_full,
         cpus_sleep=_waits_asleep(evidence, figures, kind.woken),
-        is_explained=is_explained,
+        spared=spared,
         unmoved=unmoved,
     )
 

@@ -176,6 +176,27 @@ def test_shaper_that_always_holds_packets_explains_the_rate(backlog: bool, verdi
     assert found.metrics["throughput_bps"].verdict is verdict
 
 
+@pytest.mark.parametrize("socket_drops", [0, 4000])
+def test_rate_behind_a_queue_that_overflows_is_not_doubted_by_other_work(socket_drops: int) -> None:
+    """Unless the receiver dropped what came through: it may have waited for a CPU."""
+    data = stream("udp", None, 0.5 * LINK_BPS, waited=0.1)
+    outcome: Any = data.outcomes[0].outcome
+    outcome["receiver"]["socket_drops"] = socket_drops
+    for host, samples in data.samples.items():
+        dropped = 900 if host == "client1" else 0
+        data.samples[host] = [
+            one._replace(queues=tuple(row._replace(drops=dropped * second) for row in one.queues))
+            for second, one in enumerate(samples)
+        ]
+    found = analyse_test(data)
+    rate = found.metrics["throughput_bps"]
+    assert "other-work" in [reason.code for reason in (*found.validity.reasons, *found.validity.notes)]
+    assert found.limit is not None
+    assert found.limit.by is (LimitedBy.ANSWERING_SIDE if socket_drops else LimitedBy.LINK)
+    assert (rate.verdict is Verdict.VALID, "other-work" in rate.reasons) == (not socket_drops, bool(socket_drops))
+    assert rate.bound is (Bound.LEAST if socket_drops else None)
+
+
 @pytest.mark.parametrize(
     ("window_bytes", "rtt_us", "verdict"),
     [(62_500, 10_000, Verdict.VALID), (62_500, 9_000, Verdict.DISTURBED), (80_000, 10_000, Verdict.DISTURBED)],
