@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from leadline import quantities
 from leadline.analysis.host_metrics import covers, machine_samples, rate_inside
-from leadline.analysis.machine_rules import without_machine
+from leadline.analysis.machine_rules import notes_without_machine
 from leadline.analysis.model import Bound, Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.scope import Family, Judged, family_of
 from leadline.analysis.test_data import TestData
@@ -49,7 +49,7 @@ def bound_rates(judged: Judged, limit: Limit, data: TestData, flows: int) -> Jud
     operation at a time is no such load: its parts take turns."""
     note = Reason(ENDS_FULL, f"{limit.evidence}; the gateway may carry more: its rates are lower bounds")
     in_turns = data.spec.counts_units and max(flows, data.spec.connections or 0) <= 1
-    if limit.by is not LimitedBy.ENDS_CPUS or in_turns or not without_machine([(Verdict.VALID, note)]):
+    if limit.by is not LimitedBy.ENDS_CPUS or in_turns or not notes_without_machine([note]):
         return judged
     metrics = {
         name: metric.doubted(Verdict.VALID, ENDS_FULL, Bound.LEAST)

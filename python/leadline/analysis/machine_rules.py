@@ -22,7 +22,7 @@ MACHINE_REASONS = frozenset(
         *("receiver-socket-drops", "receiver-backlog-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.
         *("intervals-disagree", "change-point", "precision-unknown", "percentile-uncertain"),
-        *("repeats-disagree", "repeats-too-few"),
+        *("repeats-disagree", "repeats-too-few", "periodic-stalls", "roughly-known"),
         # Flows that began late.
         "window-too-short",
     }
@@ -40,6 +40,11 @@ def without_machine(findings: Iterable[tuple[Verdict, Reason]]) -> list[tuple[Ve
     if not are_machine_rules_off():
         return list(findings)
     return [(verdict, reason) for verdict, reason in findings if reason.code not in MACHINE_REASONS]
+
+
+def notes_without_machine(notes: Iterable[Reason]) -> tuple[Reason, ...]:
+    """The notes that count, as `without_machine`."""
+    return tuple(note for _, note in without_machine((Verdict.VALID, note) for note in notes))
 
 
 def notes() -> tuple[Reason, ...]:

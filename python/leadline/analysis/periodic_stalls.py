@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline.analysis.model import Reason
-from leadline.dataset import are_machine_rules_off
 from leadline.statistics import Estimate, mean_of_repeats, mean_of_series
 from leadline.statistics.estimate import Values
 
@@ -71,7 +70,7 @@ def mean_of_rates(rates: Values) -> Estimate:
 
 def note(rates: Values, interval_s: float) -> Iterator[Reason]:
     """What a rate with regular stalls says of what is measured."""
-    stalls = None if are_machine_rules_off() else find_stalls(rates)
+    stalls = find_stalls(rates)
     if stalls is not None:
         text = f"the rate stalls for about {stalls.length * interval_s:.2g} s every {stalls.period * interval_s:.2g} s"
         yield Reason(

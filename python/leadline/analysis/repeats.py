@@ -302,7 +302,8 @@ def _without_doubts(metric: Metric, answered: frozenset[str]) -> Metric:
 def _with_rough_figures(judged: Judged, kind: PrimaryKind, limit: float) -> Judged:
     """The note on figures that are known roughly, by their intervals over the repeats instead of within each."""
     others = tuple(note for note in judged.validity.notes if note.code != rough_figures.ROUGHLY_KNOWN)
-    notes = (*rough_figures.note(judged.metrics, kind.decisive, limit), *others)
+    rough = machine_rules.notes_without_machine(rough_figures.note(judged.metrics, kind.decisive, limit))
+    notes = (*rough, *others)
     return replace(judged, validity=replace(judged.validity, notes=notes))
 
 

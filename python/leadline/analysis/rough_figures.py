@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from leadline.analysis.model import Metric, Reason, Verdict
-from leadline.dataset import are_machine_rules_off
 from leadline.quantities import rounded_share
 
 ROUGHLY_KNOWN = "roughly-known"
@@ -14,7 +13,7 @@ ROUGHLY_KNOWN = "roughly-known"
 def note(metrics: Mapping[str, Metric], decisive: Iterable[str], limit: float) -> Iterator[Reason]:
     """The main figures, beside the leading one, half of whose interval is more than `limit`, a share of them."""
     halves = {name: half for name in decisive if (half := _half_width(metrics.get(name))) is not None and half > limit}
-    if halves and not are_machine_rules_off():
+    if halves:
         found = ", ".join(f"{name} (±{rounded_share(half)})" for name, half in halves.items())
         text = f"known roughly: {found}; the limit is {rounded_share(limit)}"
         yield Reason(ROUGHLY_KNOWN, text, metrics=tuple(halves))

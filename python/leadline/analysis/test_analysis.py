@@ -36,6 +36,7 @@ from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
 from leadline.analysis.host_costs import host_costs
 from leadline.analysis.intervals import DecodedParts, Parts, decoded_parts, parts_of, with_intervals
+from leadline.analysis.machine_rules import notes_without_machine
 from leadline.analysis.model import (
     Ceiling,
     Distribution,
@@ -144,7 +145,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
     judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
-    rough = rough_figures.note(judged.metrics, kind.decisive, data.stability_spread)
+    rough = notes_without_machine(rough_figures.note(judged.metrics, kind.decisive, data.stability_spread))
     notes = (*head_and_tail.note(naive, judged.metrics, steady), *rough, *judged.validity.notes)
     result = TestResult(
         case=data.case,

@@ -171,7 +171,9 @@ def assess(
         machine_rules.without_machine(
             without_consequences([*(found for rule in rules.findings for found in rule(evidence)), *findings])
         ),
-        [*machine_rules.notes(), *(note for rule in rules.notes for note in rule(evidence)), *notes],
+        machine_rules.notes_without_machine(
+            [*machine_rules.notes(), *(note for rule in rules.notes for note in rule(evidence)), *notes]
+        ),
         primary=kind.primary,
         decisive=kind.decisive,
         delivered=delivered_share(evidence.data, evidence.flows),

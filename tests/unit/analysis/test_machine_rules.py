@@ -13,8 +13,8 @@ from test_run import MANIFEST, whole_run
 from leadline.analysis import analyse, analyse_test
 from leadline.analysis.comparison import Side, compare_sides
 from leadline.analysis.findings_json import encode_findings
-from leadline.analysis.machine_rules import RULES_OFF, is_judged_alike
-from leadline.analysis.model import Verdict
+from leadline.analysis.machine_rules import RULES_OFF, is_judged_alike, notes_without_machine
+from leadline.analysis.model import Reason, Verdict
 from leadline.cli.output import plain, run_document
 from leadline.dataset.machine_rules import MACHINE_RULES_VARIABLE, OFF
 from leadline.report import measurement, run_renderables, run_summary
@@ -48,6 +48,11 @@ def uneven_run() -> MadeRun:
 def test_other_work_disturbs_nothing_where_the_rules_are_off(rules_off: None) -> None:
     found = analyse_test(on_one_machine(foreign=0.5)).validity
     assert (found.verdict, found.reasons, found.notes[0].code) == (Verdict.VALID, (), RULES_OFF)
+
+
+def test_no_note_speaks_of_an_uneven_rate_where_the_rules_are_off(rules_off: None) -> None:
+    notes = [Reason(code, "") for code in ("periodic-stalls", "roughly-known", "errors")]
+    assert [note.code for note in notes_without_machine(notes)] == ["errors"]
 
 
 def test_uneven_repeats_agree_where_the_rules_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
