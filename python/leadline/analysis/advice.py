@@ -9,6 +9,7 @@ _AS_LONG = (
     "measure as long as the reason says (duration, beside warmup), or more often (repeat); where it says no time, find "
     "what moves the rate: other work, CPUs that hosts share, a queue, a timeout"
 )
+OWN_CPUS = "give it CPUs of its own (lab.cpus: split, or separate machines): it waits for one"
 _SPREAD = "; in a plan, limits.stability.spread sets the limit"
 _ERROR_BELOW = "the errors of failed trials are listed below; fix their causes, and run again"
 _MORE_TIME = "give the fleet more time (duration, timeout), or let fewer clients connect at once"
@@ -51,7 +52,7 @@ ADVICE: dict[str, str] = {
     "other-work": "stop what else runs on the machine that is named (`top` shows it), and run it again",
     "heat-throttled": "cool the machine, or give it less load before the test, and run it again",
     "quota-held-back": "raise or remove the CPU quota of the container or slice that Leadline runs in",
-    "quota-used-up": "raise or remove the CPU quota of the container or slice that the named server runs in",
+    "quota-used-up": "raise or remove the CPU quota of the container or slice that the named host runs in",
     "cpu-stolen": "run it on a machine of its own, or when its neighbours are quiet: a hypervisor shared its CPUs out",
     "percentile-uncertain": "measure as long as the reason says (duration, beside warmup), or three times or more "
     f"(repeat): repeats decide by their own interval{_SPREAD}",
@@ -71,6 +72,7 @@ ADVICE: dict[str, str] = {
     "sends-late": _LESS_RATE,
     "thread-saturated": _MORE_THREADS,
     "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
+    "thread-waited": OWN_CPUS,
     "unsent": _LESS_RATE,
     "users-wait": "spread the users over more threads, processes or generating hosts, and see what they do between "
     "requests (scripts, extractions, files): the system can do more than this",

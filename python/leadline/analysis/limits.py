@@ -23,7 +23,7 @@ from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
 from leadline.analysis.outages import outage_in
 from leadline.analysis.scope import EXPLAINED, LACKS, NOT_OFFERED, WHOLE
 from leadline.analysis.test_data import HostSample, ProcessUse, TestData
-from leadline.analysis.validity import Evidence
+from leadline.analysis.validity import QUOTA_USED_UP, THREAD_WAITED, Evidence
 from leadline.plan.gateway_metrics import GATEWAYS
 from leadline.plan.sut import CpuAttribution
 
@@ -46,6 +46,7 @@ _HELD_BACK = {
     LimitedBy.SERVER: "the server",
 }
 _SPEAKS_OF = {Verdict.GENERATOR_LIMITED: LimitedBy.GENERATOR, Verdict.RECEIVER_LIMITED: LimitedBy.ANSWERING_SIDE}
+_VERDICT_OF = {by: verdict for verdict, by in _SPEAKS_OF.items()}
 
 
 def limit_of(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Limit:
@@ -77,10 +78,8 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
             yield Limit(_SPEAKS_OF[reason.verdict], reason.text, next_step=ADVICE.get(reason.code, ""))
     if window is None or window.end_ns <= window.start_ns:
         return
-    own = LimitedBy.ANSWERING_SIDE if data.spec.server_generates else LimitedBy.GENERATOR
     for host in data.hosts:
-        yield from _throttled(data.samples.get(host, ()), window, own, host)
-        yield from _held_from_above(data, host, window, own)
+        yield from _held_back_end(data, window, host)
     yield from _full_queues(data, window, queues.DROPPED)
     for gateway in (host for host in GATEWAYS if host in data.samples):
         yield from _busy_gateway(data, gateway, window)
@@ -97,6 +96,19 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     yield from tcp_limits.limits(evidence)
     yield from waiting_threads.limits(data)
     yield from tcp_limits.limits_of_program(evidence)
+
+
+def doubt_by(limit: Limit, evidence: Evidence) -> tuple[Verdict, Reason] | None:
+    """What a limit says against the figures: an end of the load that had no CPU when it needed one has not shown what
+    the system between them does. Other limits are part of what is measured, or have their reason already."""
+    data, window = evidence.data, evidence.window
+    if limit.by not in _VERDICT_OF or window is None or window.end_ns <= window.start_ns:
+        return None
+    held_back = [found for host in data.hosts for found in _held_back_end(data, window, host)]
+    for code, limits in ((THREAD_WAITED, waiting_threads.limits(data)), (QUOTA_USED_UP, held_back)):
+        if limit in limits:
+            return _VERDICT_OF[limit.by], Reason(code, limit.evidence)
+    return None
 
 
 def full_path(evidence: Evidence, *, is_least: bool) -> Iterator[Limit]:
@@ -250,6 +262,13 @@ def _throttled(samples: Sequence[HostSample], window: Window, by: LimitedBy, hos
         text = f"the CPU limit of {host}'s control group held it back {held} of the time"
         clause = f"the CPU limit of {host}'s control group is the limit"
         yield Limit(by, text, clause, _MORE_QUOTA.format(host))
+
+
+def _held_back_end(data: TestData, window: Window, host: str) -> Iterator[Limit]:
+    """A limit of CPU time that held back a host of the load: of its own control group, or from above."""
+    by = LimitedBy.ANSWERING_SIDE if data.spec.server_generates else LimitedBy.GENERATOR
+    yield from _throttled(data.samples.get(host, ()), window, by, host)
+    yield from _held_from_above(data, host, window, by)
 
 
 def _held_from_above(data: TestData, host: str, window: Window, by: LimitedBy) -> Iterator[Limit]:

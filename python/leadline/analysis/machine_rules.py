@@ -17,7 +17,8 @@ MACHINE_REASONS = frozenset(
         # Other work, a hypervisor, heat, quotas.
         *("other-work", "cpu-stolen", "heat-throttled", "quota-held-back", "machine-saturated", "cpu-shared"),
         # A sender or a receiver that had no CPU when it needed one.
-        *("thread-saturated", "thread-starved", "quota-used-up", "near-ceiling", "ends-cpus-full", "users-wait"),
+        *("thread-saturated", "thread-starved", "thread-waited", "quota-used-up", "near-ceiling", "users-wait"),
+        "ends-cpus-full",
         *("sends-late", "read-late", "unsent", "ran-over", "pushback"),
         *("receiver-socket-drops", "receiver-backlog-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.

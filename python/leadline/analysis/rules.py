@@ -497,10 +497,9 @@ def receiver_totals(evidence: Evidence) -> Iterator[Reason]:
 
 
 def open_latencies(evidence: Evidence) -> Iterator[Reason]:
-    """A note if not even the p99 is known: the source of the lower bounds. One slow request makes only the maximum
-    unknown."""
+    """A note on the source of the lower bounds; one slow request makes only the maximum one."""
     latency = evidence.histograms.sample("latency")
-    if latency.percentile(99.0).is_bound:
+    if latency.max.is_bound or latency.percentile(99.0).is_bound:
         text = f"{latency.censored:,} of {latency.censored + latency.count:,} requests or transactions had no answer"
         yield Reason(validity.LATENCY_BOUND, f"{text}: latencies with ≥ are at least that")
 

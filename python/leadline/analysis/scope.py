@@ -61,6 +61,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "quota-held-back": _OTHERS,
     "thread-saturated": _OWN_CPU,
     "thread-starved": _OWN_CPU,
+    "thread-waited": _OWN_CPU,
     "quota-used-up": _OWN_CPU,
     "near-ceiling": _OWN_CPU,
     "pushback": dict.fromkeys(_RATES, Bound.LEAST),
@@ -99,7 +100,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
 
 PERCENTILE_UNCERTAIN = "percentile-uncertain"
 OTHER_WORK = "other-work"
-_OF_THREADS = frozenset({"thread-saturated", "thread-starved", "quota-used-up"})
+_OF_THREADS = frozenset({"thread-saturated", "thread-starved", "thread-waited", "quota-used-up"})
 _OF_SIDES = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
 _DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from leadline import quantities
@@ -46,6 +47,7 @@ from leadline.analysis.model import (
     Percentiles,
     Series,
     TestResult,
+    Verdict,
     Window,
 )
 from leadline.analysis.rate_parts import rate_parts
@@ -134,15 +136,19 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     ]
     found = outages.outages(data.link_changes, data.samples, steady)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
-    judged = validity.assess(
+    judge = partial(
+        validity.assess,
         evidence,
         figures,
         (*gateways.notes(crossed), *outages.error_notes(data.samples), *stability.notes(data, flows, steady)),
-        (*imprecise, *read_waits.judge_reads(figures, merged), *([out] if out is not None else [])),
         spared=explained_rates.find_spared_lacks(evidence, next(limits.full_path(evidence, is_least=True), None)),
         unmoved=cpu_waits.find_unmoved_figures(evidence, figures),
     )
+    against = [*imprecise, *read_waits.judge_reads(figures, merged), *([out] if out is not None else [])]
+    judged = judge(against)
     limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
+    doubt = limits.doubt_by(limit, evidence) if judged.metrics[kind.primary].verdict is Verdict.VALID else None
+    judged = judge([*against, doubt]) if doubt is not None else judged
     judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)
     rough = notes_without_machine(rough_figures.note(judged.metrics, kind.decisive, data.stability_spread))

@@ -72,11 +72,15 @@ CLOCK_BOUND_NS = 1_000_000
 # A CPU quota held back the side that answers.
 QUOTA_USED_UP = "quota-used-up"
 
+# A thread of the load was ready to run and waited for a CPU for most of the time that no other part explains.
+THREAD_WAITED = "thread-waited"
+
 # The reasons for which the generator counts as the limit.
 GENERATOR_REASONS = frozenset(
     {
         "thread-saturated",
         "thread-starved",
+        THREAD_WAITED,
         QUOTA_USED_UP,
         "pushback",
         "ran-over",

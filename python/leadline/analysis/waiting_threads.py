@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from leadline.analysis.advice import OWN_CPUS
 from leadline.analysis.model import Limit, LimitedBy
 from leadline.analysis.test_data import TestData
 from leadline.contract import records
@@ -30,7 +31,7 @@ def limits(data: TestData) -> Iterator[Limit]:
         return
     share, by, where = _longest(data)
     if share >= WAITED:
-        yield Limit(by, _text(share, where), f"{_CLAUSES[by]} is the limit: it waits for a CPU", _OWN_CPUS)
+        yield Limit(by, _text(share, where), f"{_CLAUSES[by]} is the limit: it waits for a CPU", OWN_CPUS)
 
 
 def noticed(data: TestData) -> str | None:
@@ -39,7 +40,6 @@ def noticed(data: TestData) -> str | None:
     return _text(share, where) if share >= NOTICED else None
 
 
-_OWN_CPUS = "give it CPUs of its own (lab.cpus: split, or separate machines): it waits for one"
 _CLAUSES = {LimitedBy.GENERATOR: "the load generator", LimitedBy.ANSWERING_SIDE: "the answering side"}
 
 

@@ -16,7 +16,7 @@ from leadline.analysis.model import Bound, LimitedBy, TestResult, Verdict
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import search_result
 from leadline.analysis.test_spec import TestSpec
-from leadline.analysis.validity import worst
+from leadline.analysis.validity import LATENCY_BOUND, worst
 from leadline.registry import KINDS
 from leadline.report.verdicts import WORDINGS
 
@@ -29,15 +29,21 @@ def made(kind: str, generator: np.random.Generator) -> TestData:
     def draw(*choices: Any) -> Any:
         return choices[generator.integers(len(choices))]
 
-    far = None if kind == "http" else load(thread(draw(0.3, 0.97), draw(0.0, 0.3)), side="peer", socket_drops=0)
+    far = None if kind == "http" else load(thread(draw(0.3, 0.97), draw(0.0, 0.01, 0.3)), side="peer", socket_drops=0)
     received = draw(10_000, 10_000, 9_850, 9_000)
     waits = [histogram("kernel_wait", [draw(1, 5) * MS] * 1000)] if kind == "http" else []
+    ages = draw([], [histogram("latency_censored", [30 * MS] * draw(1, 500))]) if kind in ("rr", "http") else []
     data = steady_test(
         kind,
         received=received,
-        generator=load(thread(draw(0.3, 0.8, 0.97), draw(0.0, 0.01, 0.3)), pushback=draw(0, 0, 500)),
+        generator=load(thread(draw(0.3, 0.5, 0.8, 0.97), draw(0.0, 0.01, 0.42)), pushback=draw(0, 0, 500)),
         receiver=far,
-        histograms=[histogram("latency", [draw(2, 20) * MS] * received), histogram("service", [2 * MS] * 99), *waits],
+        histograms=[
+            histogram("latency", [draw(2, 20) * MS] * received),
+            histogram("service", [2 * MS] * 99),
+            *waits,
+            *ages,
+        ],
     )
     outcome: Any = data.outcomes[0].outcome
     if kind == "udp":
@@ -63,6 +69,7 @@ def contradictions(data: TestData, result: TestResult) -> list[str]:
     said += [WORDINGS[result.validity.verdict].sentence, limit.evidence, limit.clause]
     against = {name for name, metric in result.metrics.items() if metric.reasons and metric.value is not None}
     named = {name for one in result.validity.reasons for name in one.metrics or result.metrics}
+    codes = {one.code for one in (*result.validity.reasons, *result.validity.notes)}
     is_known = limit.by is not LimitedBy.UNKNOWN
     return [
         what
@@ -75,6 +82,14 @@ def contradictions(data: TestData, result: TestResult) -> list[str]:
             "a figure is doubted by no reason": bool(against - named),
             "more is possible than was offered": limit.by is LimitedBy.OFFERED_RATE and rate.bound is not None,
             "more is possible than the link takes": limit.by is LimitedBy.LINK and rate.bound is Bound.LEAST,
+            "what the generator limits is valid": limit.by is LimitedBy.GENERATOR and rate.verdict is Verdict.VALID,
+            "what waited for a CPU is valid": "waited for a CPU" in limit.evidence
+            and is_known
+            and (rate.verdict is Verdict.VALID or rate.bound is None),
+            "a bound without a word": any(
+                one.side in (Bound.LEAST, Bound.MOST) and codes.isdisjoint(one.reasons or {LATENCY_BOUND})
+                for one in result.metrics.values()
+            ),
             "the limit is known and is not": is_known and any("limit is unknown" in text for text in said),
             "at least, and no more was offered": any("at least this" in text for text in said),
             "no connection was free where each sends its next request": not data.spec.paced

@@ -24,7 +24,7 @@ from made_journals import (
 )
 
 from leadline.analysis import TestData, analyse_test
-from leadline.analysis.model import LimitedBy, Verdict
+from leadline.analysis.model import Bound, LimitedBy, Verdict
 
 MBIT = 1e6 / 8
 
@@ -88,6 +88,17 @@ def test_thread_that_waits_for_a_cpu_is_the_limit_where_nothing_else_is_known(ki
     by, text = limit(steady_test(kind, generator=load(thread(0.2, 0.3)), receiver=load(thread(0.2, 0.5), side="peer")))
     assert by is LimitedBy.ANSWERING_SIDE and "the server that client1 used" in text
     assert limit(steady_test(kind, generator=load(thread(0.2, 0.2)), receiver=idle))[0] is LimitedBy.UNKNOWN
+
+
+@pytest.mark.parametrize(("own", "far", "by"), [(0.42, 0.1, "generator"), (0.1, 0.42, "receiver")])
+def test_end_that_waits_for_a_cpu_leaves_bounds_and_no_valid_figure(own: float, far: float, by: str) -> None:
+    """Other work would have a verdict of its own; here the load's own threads shared too few CPUs."""
+    data = steady_test("rr", generator=load(thread(0.2, own)), receiver=load(thread(0.2, far), side="peer"))
+    found = analyse_test(data)
+    rate = found.metrics["transactions_per_s"]
+    assert (found.validity.verdict, rate.reasons, rate.bound) == (f"{by}-limited", ("thread-waited",), Bound.LEAST)
+    assert found.limit is not None and found.validity.reasons[0].text == found.limit.evidence
+    assert found.limit.clause.endswith("is the limit: it waits for a CPU")
 
 
 def test_client_that_only_receives_is_the_answering_side() -> None:

@@ -48,7 +48,8 @@ def test_nothing_wrong_is_valid(kind: str) -> None:
     [
         (thread(0.949), ("valid", [])),
         (thread(0.951), ("generator-limited", ["thread-saturated"])),
-        (thread(0.5, 0.47), ("valid", [])),
+        (thread(0.5, 0.24), ("valid", [])),
+        (thread(0.5, 0.47), ("generator-limited", ["thread-waited"])),
         (thread(0.5, 0.49), ("generator-limited", ["thread-starved"])),
         (thread(0.5, None), ("valid", [])),
         (thread(1.0) | {"spun_s": 0.51}, ("valid", [])),
@@ -482,7 +483,7 @@ def test_a_ceiling_is_written_with_how_it_is_known() -> None:
     assert "(about 1000/s against a null responder)" in reason.text
 
 
-@pytest.mark.parametrize("threads", [(thread(0.79),), (thread(0.5, 0.29), thread(0.3))])
+@pytest.mark.parametrize("threads", [(thread(0.79),), (thread(0.55, 0.24), thread(0.3))])
 def test_threads_with_time_to_spare_were_not_at_their_ceiling(threads: tuple[dict[str, Any], ...]) -> None:
     """The null responder let the generator do less than it can: what it did here shows that."""
     assert verdict(near(1000.0, *threads)) == ("valid", ["ceiling-doubtful"])
