@@ -10,6 +10,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile
+
+import numpy as np
 
 from leadline.analysis.model import LimitedBy, Metric, TestResult, Validity, Verdict
 from leadline.analysis.read_waits import READ_LATE
@@ -26,7 +29,7 @@ from leadline.analysis.validity import (
 from leadline.errors import InputError
 from leadline.plan.percentiles import histogram_of
 from leadline.plan.targets import Target
-from leadline.statistics.monotone import slope_at_end
+from leadline.statistics.monotone import MIN_VALUES, slope_at_end
 
 QUEUE_SHARE = 0.05
 """If a server serves this share less than what arrives, its clients count as queueing."""
@@ -39,6 +42,14 @@ MIN_GROWTH = 1e-4
 """Of the time: what latency grows by less is no queue that grows, whatever the order of its values."""
 MIN_GROWTH_SHARE = 0.1
 """Of the latency at the beginning, that it grows by in the whole trial at least."""
+QUEUE_PARTS = 10
+"""Parts of a trial in which the operations that wait are counted."""
+MIN_QUEUED = 3
+"""Operations by which a queue grows in a trial, at least: one or two more may be in flight at the end by chance."""
+MIN_QUEUED_SHARE = 1e-3
+"""Of what was offered, likewise: two clocks drift apart by a tenth of that."""
+LOST_SHARE = 0.01
+"""Of the datagrams: from there on a queue was full and grows no longer."""
 
 UNSENT_SHARE = 0.01
 """A sender that leaves out more than this share of what was due did not offer the rate."""
@@ -108,7 +119,7 @@ def judge_trial(
     unmet = _unmet(conditions, result.metrics)
     others = [
         *_undone(conditions, figures, connections),
-        *_growth(result),
+        *_growth(result, rate_per_s, duration_s),
         *_doubts(result.validity, is_sparse=due < connections),
     ]
     against = [*unmet.values(), *others]
@@ -138,7 +149,8 @@ def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: flo
     """Judge the result of one trial of datagrams: `rate_per_s` of all clients and flows.
 
     A trial whose sender left out more than `UNSENT_SHARE` of what was due does not hold, and says nothing of the path,
-    unless a link was full: a sender that is blocked by its own link has found the path's limit.
+    unless a link was full: a sender that is blocked by its own link has found the path's limit. A queue that grows
+    holds for a while, and not later.
     """
     figures = {name: metric.value for name, metric in result.metrics.items()}
     due, sent = rate_per_s * duration_s, figures.get("sent") or 0.0
@@ -146,6 +158,7 @@ def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: flo
     link_full = result.limit is not None and result.limit.by is LimitedBy.LINK
     unmet = _unmet(conditions, result.metrics)
     others = [*_doubts(result.validity, is_sparse=False)]
+    others += [] if short else _queued_datagrams(figures, result, duration_s)
     if short:
         others.append(f"{sent:.0f} of {due:.0f} datagrams that were due were sent")
     against = [*unmet.values(), *others]
@@ -267,14 +280,20 @@ def _is_missed_for_sure(target: Target, metric: Metric | None) -> bool:
     return end is not None and not target.met_by(end)
 
 
-def _growth(result: TestResult) -> Iterator[str]:
-    """Whether latency still grew at the end: then a queue grows, and what holds now will not hold later."""
+def _growth(result: TestResult, rate_per_s: float, duration_s: float) -> Iterator[str]:
+    """Whether latency still grew at the end: then a queue grows, and what holds now will not hold later. Agents report
+    latencies once a second: in a trial of fewer seconds the requests that were due and not answered show it."""
     known = [
         ((one.start_s + one.end_s) / 2, latency_us / 1e6)
         for one in result.intervals
         if one.in_window and (latency_us := one.values.get("latency_p50_us")) is not None
     ]
-    if len(known) < 2:
+    if len(known) < MIN_VALUES:
+        median_us = next((us for name in ("latency_p50_us", "latency_mean_us") if (us := _value(result, name))), 0.0)
+        least_s = MIN_GROWTH_SHARE * median_us / 1e6
+        grown_per_s = _queued_per_s(result, "requests_per_s", rate_per_s, duration_s, least_s)
+        if grown_per_s is not None:
+            yield f"requests without an answer still grew at the end, by {grown_per_s:.3g} in each second"
         return
     times_s, latencies_s = zip(*known, strict=True)
     step_s = (times_s[-1] - times_s[0]) / (len(known) - 1)
@@ -283,6 +302,49 @@ def _growth(result: TestResult) -> Iterator[str]:
         return
     if slope_s * (len(known) - 1) >= MIN_GROWTH_SHARE * latencies_s[0]:
         yield f"latency still grew at the end, its median by {1000 * slope_s / step_s:.3g} ms in each second"
+
+
+def _queued_datagrams(figures: Mapping[str, float | None], result: TestResult, duration_s: float) -> Iterator[str]:
+    """Whether datagrams on their way still grew in number at the end; not those that were lost, as on a path whose
+    queue was full."""
+    sent, lost = figures.get("sent") or 0.0, figures.get("lost") or 0.0
+    if not sent or lost > LOST_SHARE * sent:
+        return
+    arriving_per_s = (sent - lost) / duration_s
+    grown_per_s = _queued_per_s(result, "packets_per_s", arriving_per_s, duration_s)
+    if grown_per_s is not None:
+        delay_ms = 1000 * grown_per_s / arriving_per_s
+        yield f"a queue still grew at the end: datagrams took {delay_ms:.3g} ms longer in each second"
+
+
+def _queued_per_s(
+    result: TestResult, name: str, rate_per_s: float, duration_s: float, least_s: float = 0.0
+) -> float | None:
+    """By how much what came at a rate for this time and did not leave still grew in a second, at the end; None if it
+    did not, or not by `least_s` of waiting in all. `name` is the rate at which it left."""
+    inside = [one for one in result.intervals if one.in_window]
+    end_s = inside[0].start_s + 1.01 * duration_s if inside else 0.0
+    gone = [
+        (one.end_s - one.start_s, per_s)
+        for one in inside
+        if one.end_s <= end_s and (per_s := one.values.get(name)) is not None
+    ]
+    # Until the first one leaves, all are on their way.
+    gone = list(dropwhile(lambda one: not one[1], gone))
+    parts = min(QUEUE_PARTS, len(gone))
+    if parts < MIN_VALUES:
+        return None
+    waiting = np.cumsum([length_s * (rate_per_s - per_s) for length_s, per_s in gone])
+    slope = slope_at_end([float(part.mean()) for part in np.array_split(waiting, parts)])
+    seconds = sum(length_s for length_s, _ in gone)
+    # Sends that are late look the same, but then the generator counts as the limit, or its own link does.
+    least = max(MIN_QUEUED, MIN_QUEUED_SHARE * rate_per_s * seconds, least_s * rate_per_s)
+    return None if slope is None or slope * (parts - 1) < least else slope * parts / seconds
+
+
+def _value(result: TestResult, name: str) -> float | None:
+    metric = result.metrics.get(name)
+    return None if metric is None else metric.value
 
 
 def _undone(conditions: Conditions, figures: dict[str, float | None], connections: int) -> Iterator[str]:

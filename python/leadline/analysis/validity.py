@@ -72,7 +72,7 @@ CLOCK_BOUND_NS = 1_000_000
 # A CPU quota held back the side that answers.
 QUOTA_USED_UP = "quota-used-up"
 
-# A thread of the load was ready to run and waited for a CPU for most of the time that no other part explains.
+# A thread of the load was ready to run and waited for a CPU, and nothing else is known to have limited the rate.
 THREAD_WAITED = "thread-waited"
 
 # The reasons for which the generator counts as the limit.

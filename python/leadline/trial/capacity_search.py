@@ -21,6 +21,8 @@ RANGE = 1e6
 """The ratio of the highest to the lowest rate: floods of batched datagrams are far above what a slow link carries."""
 MAX_LENGTHENED_S = 60.0
 """A trial that has too few samples for its conditions runs longer, up to this length."""
+LOW_SHARE = 0.1
+"""Of the rate of a load without a rate: a search whose trials run longer has the time for trials at this rate."""
 BUDGET_TRIALS = 30
 """Maximum number of trials of a search; a search of a stable server needs a third."""
 
@@ -34,8 +36,7 @@ class Limits:
     initial_s: float
     final_s: float
     budget_s: float
-    """When the sum of all trials' durations exceeds this, no further trial begins. It does not count what trials run
-    longer to have their samples."""
+    """When the sum of all trials' durations would exceed this, no further trial begins."""
     width: float = WIDTH
     samples: int = 0
     """How many operations the conditions need in each trial."""
@@ -54,11 +55,17 @@ class Limits:
         initial_s = min(INITIAL_S, final_s)
         # A trial without any request gives no information, and one that cannot have its samples not enough.
         lowest = min(max(highest / RANGE, 1.0 / initial_s, samples / MAX_LENGTHENED_S), highest / 10)
-        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + final_s), width, samples)
+        # Conditions on percentiles are often met far below what a load without a rate reaches.
+        longest_s = max(final_s, _lengthened_s(samples, max(lowest, LOW_SHARE * reached_per_s)))
+        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + longest_s), width, samples)
 
     def lengthened_s(self, rate_per_s: float) -> float:
         """How long a trial at this rate lasts until it has its samples, at most `MAX_LENGTHENED_S`."""
-        return min(self.samples / rate_per_s, MAX_LENGTHENED_S)
+        return _lengthened_s(self.samples, rate_per_s)
+
+
+def _lengthened_s(samples: int, rate_per_s: float) -> float:
+    return min(samples / rate_per_s, MAX_LENGTHENED_S)
 
 
 class Ending(StrEnum):

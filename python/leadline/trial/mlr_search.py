@@ -66,13 +66,10 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not t
     """Each trial, with the load as the controller names it."""
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
-        if self.spent_s + intended_duration > self.limits.budget_s:
-            raise Stopped(Ending.BUDGET)
-        trial = self.take(intended_load, intended_duration)
+        trial = self._take(intended_load, intended_duration)
         lengthened_s = self.limits.lengthened_s(intended_load)
         if trial.few_samples and lengthened_s > intended_duration:
-            trial = self.take(intended_load, lengthened_s)
-        self.spent_s += intended_duration
+            trial = self._take(intended_load, lengthened_s)
         self.trials.append((intended_load, trial))
         # A trial that holds has no loss. One that does not hold has some, even if all requests were answered. The
         # amount is a hint at the next rate: an overloaded server answers about as much as it can.
@@ -83,6 +80,12 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]  # the library is not t
         return MeasurementResult(
             intended_duration=counted_s, intended_load=intended_load, offered_count=offered, loss_count=lost
         )
+
+    def _take(self, rate_per_s: float, duration_s: float) -> Trial:
+        if self.spent_s + duration_s > self.limits.budget_s:
+            raise Stopped(Ending.BUDGET)
+        self.spent_s += duration_s
+        return self.take(rate_per_s, duration_s)
 
 
 def _conclude(

@@ -5,12 +5,24 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from made_journals import MadeRun
 
 from leadline.analysis import analyse, judge, parse_targets
 from leadline.analysis.capacity import Conditions, judge_packets
-from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Reason, Summary, TestResult, Validity, Verdict
+from leadline.analysis.model import (
+    Bound,
+    Interval,
+    Limit,
+    LimitedBy,
+    Metric,
+    Reason,
+    Summary,
+    TestResult,
+    Validity,
+    Verdict,
+)
 from leadline.analysis.repeats import summarise
 from leadline.analysis.search_findings import SearchFindings, Trial
 from leadline.analysis.searches import findings_of, search_result
@@ -24,6 +36,7 @@ def load(sent: float, lost: float, verdict: Verdict = Verdict.VALID, limit: Limi
         "throughput_bps": Metric((sent - lost) * 8000, "bit/s"),
         "sent": Metric(sent, "count"),
         "received": Metric(sent - lost, "count"),
+        "lost": Metric(lost, "count"),
         "lost_ratio": Metric(lost / sent, "ratio"),
         "packets_per_s": Metric(sent - lost, "1/s"),
     }
@@ -56,6 +69,39 @@ def test_trial_of_datagrams_is_judged_by_loss_and_by_what_was_offered(
     assert (trial.holds, trial.generator_limited) == (holds, generator_limited)
     assert trial.disturbed is (result.validity.verdict is Verdict.DISTURBED)
     assert trial.why
+
+
+def path(offered_per_s: float, seed: int, *, served_per_s: float, queue: float, drift: float = 0.0) -> TestResult:
+    """A second of datagrams through a path that serves so many, with a queue; what arrives is read ten times, late by
+    a few datagrams. The receiver's clock is faster by `drift`."""
+    chance, arrived, waiting, lost, intervals = np.random.default_rng(seed), 0.0, 0.0, 0.0, []
+    late = chance.uniform(0, 5, 11)
+    for step in range(10):
+        waiting += offered_per_s / 10
+        served = min(waiting, served_per_s / 10)
+        waiting -= served
+        lost += max(0.0, waiting - queue)
+        waiting = min(waiting, queue)
+        arrived += served
+        per_s = 10 * (served - late[step + 1] + late[step]) * (1 - drift)
+        intervals.append(Interval(step / 10, (step + 1) / 10, {"packets_per_s": per_s}, True))
+    return replace(load(offered_per_s, lost), intervals=tuple(intervals))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_queue_of_datagrams_that_grows_does_not_hold(seed: int) -> None:
+    """It has room for all that comes in a second, so that nothing is lost yet."""
+    grown = judged(path(10_200, seed, served_per_s=10_000, queue=1000.0), 10_200.0)
+    assert not grown.holds and not grown.is_no_bound
+    assert grown.why.startswith("a queue still grew at the end: datagrams took ")
+    assert judged(path(9_900, seed, served_per_s=10_000, queue=1000.0, drift=1e-4), 9_900.0).holds
+
+
+def test_queue_of_datagrams_that_is_full_grows_no_more() -> None:
+    """Its losses are the conditions' matter."""
+    lossy = Conditions.read("lost_ratio < 50%", "ndr", "udp")
+    full = path(15_000, 1, served_per_s=10_000, queue=100.0)
+    assert judge_packets(lossy, full, rate_per_s=15_000.0, duration_s=1.0).holds
 
 
 def found(ending: str = "found", low: float | None = 1000.0, high: float | None = 1020.0) -> SearchFindings:

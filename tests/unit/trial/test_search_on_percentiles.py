@@ -3,7 +3,7 @@ that its condition needs, a queue that grows does not hold, and too few samples 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from leadline.trial.capacity_search import MAX_LENGTHENED_S, WIDTH, Ending, Limi
 from leadline.trial.mlr_search import search
 
 FINAL_S = 10.0
+STEP_S = 0.1
 P99 = Conditions.read("latency_p99_us < 300ms", "http", "http")
 
 
@@ -72,11 +73,8 @@ def result(
         "error_ratio": Metric(0.0, "ratio"),
         "unsent": Metric(float(max(0, left - connections)), ""),
     }
-    medians = [
-        (at, np.median(latencies_s[chosen]) * 1e6)
-        for at in range(int(duration_s))
-        if (chosen := (ended_s >= at) & (ended_s < at + 1)).any()
-    ]
+    steps = max(1, round(duration_s / STEP_S))
+    intervals = [interval(step, due_s, latencies_s) for step in range(steps)]
     return model.TestResult(
         case="c01",
         repeat=1,
@@ -90,8 +88,18 @@ def result(
         window=None,
         generator=None,
         errors={},
-        intervals=tuple(Interval(at, at + 1, {"latency_p50_us": value}, True) for at, value in medians),
+        intervals=tuple(intervals),
     )
+
+
+def interval(step: int, due_s: NDArray[np.float64], latencies_s: NDArray[np.float64]) -> Interval:
+    """What ended in a step, and at the end of each second the median of what ended in that."""
+    ended_s, start_s, end_s = due_s + latencies_s, step * STEP_S, (step + 1) * STEP_S
+    values: dict[str, float | None] = {"requests_per_s": np.sum((ended_s >= start_s) & (ended_s < end_s)) / STEP_S}
+    chosen = (ended_s >= end_s - 1) & (ended_s < end_s)
+    if (step + 1) % round(1 / STEP_S) == 0 and chosen.any():
+        values["latency_p50_us"] = float(np.median(latencies_s[chosen]) * 1e6)
+    return Interval(start_s, end_s, values, True)
 
 
 def searched(server: QueueingServer, reached_per_s: float, final_s: float = FINAL_S) -> SearchResult:
@@ -130,6 +138,31 @@ def test_growing_queue_does_not_hold_and_says_so() -> None:
     assert grown.why.startswith("latency still grew at the end, its median by 9.6")
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("duration_s", [0.5, 1.0, 4.0])
+def test_short_trial_sees_a_queue_that_grows(duration_s: float, seed: int) -> None:
+    """Of fewer than five seconds: 2 % more than is served, and 2 % less."""
+    server = QueueingServer(1234.0, seed=seed)
+    assert server(1210.0, duration_s).holds
+    grown = server(1260.0, duration_s)
+    assert not grown.holds
+    assert grown.why.startswith("requests without an answer still grew at the end, by 2"), grown.why
+
+
+def test_short_trial_of_a_slow_answer_grows_no_queue() -> None:
+    """The first answer comes after half of the trial: what is in flight grows until then, and no longer."""
+    assert QueueingServer(own_s=0.25, connections=400)(1000.0, 0.5).holds
+    assert QueueingServer(own_s=0.1, connections=400)(1000.0, 1.0).holds
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_token_bucket_is_found_by_short_trials(seed: int) -> None:
+    server = QueueingServer(1234.0, seed=seed)
+    found = searched(server, 1240.0, final_s=1.0)
+    assert found.low_per_s is not None and found.high_per_s is not None
+    assert found.low_per_s <= 1234.0 * 1.01 and 1234.0 < found.high_per_s <= 1234.0 * (1 + 2 * WIDTH)
+
+
 def test_latency_that_has_settled_holds() -> None:
     """It rises fivefold in the first half of the trial, and stays there."""
     due_s = np.arange(10_000) / 1000
@@ -159,6 +192,18 @@ def test_trials_of_a_slow_server_run_longer() -> None:
     assert found.low_per_s <= 100.0 < found.high_per_s
     assert {round(trial.duration_s * trial.rate_per_s) for trial in server.trials if is_enough(trial)} == {700}
     assert found.decided_s == 1.0
+
+
+def test_lengthened_trials_count_in_the_budget() -> None:
+    """Each takes 14 s to have its samples, instead of a second; the outcome at every rate is odd."""
+    server = QueueingServer(served_per_s=50.0, odd_share=0.01, connections=400)
+    limits = Limits.around(50.0, 1.0, samples=P99.samples)
+    search(server, limits)
+    spent_s = sum(trial.duration_s for trial in server.trials)
+    assert spent_s <= limits.budget_s == 30 * (1.0 + MAX_LENGTHENED_S)
+    found = search(server, replace(limits, budget_s=40.0))
+    assert found.ending is Ending.BUDGET
+    assert sum(trial.duration_s for trial in server.trials) - spent_s <= 40.0
 
 
 def test_trial_whose_samples_miss_the_condition_is_not_lengthened() -> None:
