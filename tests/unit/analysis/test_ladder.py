@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from made_journals import steady_test
+from test_limiting_queues import PACKETS_PER_S, flood, with_queue
 
-from leadline.analysis import analyse_test
+from leadline.analysis import TestData, analyse_test
 from leadline.analysis.ladder import costs_of
 from leadline.analysis.ladder_model import BarKind, HostCost, Ladder, LadderLayer, Share
 from leadline.analysis.model import Bound, Limit, LimitedBy, Metric, Verdict
@@ -159,6 +160,33 @@ def test_sentence_names_the_tunnel_its_limit_and_its_cost() -> None:
         "gateway is the limit (openvpn on gateway used 100 % of a CPU); gateway spends 20.0 ns of CPU time on each "
         "byte, 1.00 ns through the plain route."
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "kind", "word", "queue"),
+    [("client1", "tbf", "link", "tbf"), ("gateway", "fq_codel", "gateway", "fq_codel")],
+)
+def test_rung_that_floods_a_queue_is_exact_and_named_by_it(host: str, kind: str, word: str, queue: str) -> None:
+    """Its generator was at its end too, which without the queue leaves a lower bound, and the layer above a share of
+    `at most`."""
+    figures = {"c02": {"udp": 400 * MBIT, "tcp": 380 * MBIT}}
+
+    def measured(data: TestData) -> Ladder:
+        found = analyse_test(data)
+        assert found.limit is not None
+        rate = replace(found.metrics["throughput_bps"], value=400 * MBIT, low=None, high=None)
+        limits, more = {("c02", "udp"): found.limit}, {("c02", "udp"): {"throughput_bps": rate}}
+        return ladders(figures, limits=limits, more=more, link_bps=1e9)["c02"]
+
+    full = measured(with_queue(host, kind, 199 * PACKETS_PER_S, data=flood()))
+    udp, tcp = layer(full, "udp"), layer(full, "tcp")
+    assert (udp.figure.verdict, udp.figure.bound, udp.limited_by) == (Verdict.VALID, None, word)
+    assert (udp.share.bound, tcp.share.bound) == (None, None)
+    said = f"; the {word} is the limit (the queue ({queue}) of wan on {host} dropped 99.5 % of the packets to send"
+    assert full.look_first.startswith("Look first below UDP: 40.0 % of the link's rate") and said in full.look_first
+    busy = measured(flood())
+    udp, tcp = layer(busy, "udp"), layer(busy, "tcp")
+    assert (udp.figure.bound, udp.limited_by, tcp.share.bound) == (Bound.LEAST, "generator", "at most")
 
 
 def test_sentence_names_the_layer_that_loses_most() -> None:
