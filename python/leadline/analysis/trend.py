@@ -418,7 +418,7 @@ class _Judge:
     ) -> Iterator[Change]:
         """The loss that came little by little, if there is one and no new regression is named already."""
         is_named = any(one.shift is Shift.REGRESSION and one.is_new for one in changes)
-        if is_named or not shifts or self.better is Better.NEITHER:
+        if is_named or not judged or self.better is Better.NEITHER:
             return
         values = [point.value for point in judged]
         found = slow_loss(values, shifts, self.margin, higher_is_better=self.better is Better.HIGHER)

@@ -15,6 +15,7 @@ from leadline.analysis.model import Bound, Metric, Summary, Validity, Verdict
 from leadline.analysis.repeats import mean_with_interval
 from leadline.analysis.trend import LEAST_RUNS, History, RecordedRun, Shift, Trend, recorded_run, trend_of
 from leadline.report.trends import place_line
+from leadline.statistics import slow_loss
 
 MACHINE = (("CPUs", "2"), ("kernel", "6.18"))
 LOAD = (("duration_ms", "10000"),)
@@ -212,6 +213,24 @@ def test_slow_loss_has_its_best_level_and_an_interval() -> None:
     assert change.low < truth < change.high < 0
     assert all(one.shift is Shift.SMALL for one in history.changes[:-1])
     assert place_line(change).startswith("little by little, from the best level, night-00 to night-")
+
+
+def test_line_shows_a_slow_loss_that_noise_hides() -> None:
+    """A thousandth in each of 60 runs beside noise of 3 %: half of that loss is hardly a level of its own."""
+    found = [slow_loss(one, (), 0.02, higher_is_better=True) for one in hidden_losses(200, 0.001)]
+    assert share([one is not None for one in found]) >= 0.9
+    contained = [one.low < -0.05 < one.high < 0 for one in found if one is not None]
+    assert share(contained) >= 0.95
+    assert share([slow_loss(one, (), 0.02, higher_is_better=True) is None for one in hidden_losses(200, 0.0)]) >= 0.97
+    (rising,) = hidden_losses(1, -0.001)
+    loss, mirrored = (slow_loss(sign * rising, (), 0.02, higher_is_better=False) for sign in (1, -1))
+    assert loss is not None and 0 < loss.low < loss.after - loss.before < loss.high and mirrored is None
+    assert slow_loss(rising[:29], (), 0.02, higher_is_better=False) is None
+
+
+def hidden_losses(number: int, loss: float) -> list[np.ndarray]:
+    chance = np.random.default_rng(3)
+    return [1 - loss * np.arange(60) + 0.03 * chance.standard_normal(60) for _ in range(number)]
 
 
 def test_slow_rise_of_a_latency_is_a_loss() -> None:
