@@ -2,7 +2,7 @@
 
 Parts of the repeats differ, so that each of them alone would be doubted; the interval over the repeats decides, which
 is never narrower than what the parts allow. The doubts are those that `stability` would have, without the search that
-finds them. `docs/figures.md` has the figures with the search.
+finds them. `docs/decisions/0014-parts-of-repeats.md` has the figures with the search.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SATURATED = "thread-saturated"
 MOST_FALSE = 0.07
 """Of all cases. Of two levels that are equally likely, five repeats have one alone in a sixteenth."""
 MOST_FALSE_OF_LEVELS = 0.08
-"""Of 20,000 such cases 6.8 % are false, as docs/figures.md has it, so of 1,000 up to 8 %."""
+"""Of 20,000 such cases 6.8 % are false, as docs/decisions/0014 has it, so of 1,000 up to 8 %."""
 MOST_FALSE_WITH_PARTS = 0.05
 """Of shapes that parts show: as often as a 95 % interval may miss the truth."""
 TEMPLATE = analyse_test(steady_test("tcp", 1e6))

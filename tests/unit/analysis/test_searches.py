@@ -72,7 +72,7 @@ def test_trial_of_datagrams_is_judged_by_loss_and_by_what_was_offered(
 
 
 def path(offered_per_s: float, seed: int, *, served_per_s: float, queue: float, drift: float = 0.0) -> TestResult:
-    """A second of datagrams through a path that serves so many, with a queue; what arrives is read ten times, late by
+    """A second of datagrams through a path of a known rate, with a queue; what arrives is read ten times, late by
     a few datagrams. The receiver's clock is faster by `drift`."""
     chance, arrived, waiting, lost, intervals = np.random.default_rng(seed), 0.0, 0.0, 0.0, []
     late = chance.uniform(0, 5, 11)

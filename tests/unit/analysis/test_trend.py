@@ -222,10 +222,10 @@ def test_line_shows_a_slow_loss_that_noise_hides() -> None:
     contained = [one.low < -0.05 < one.high < 0 for one in found if one is not None]
     assert share(contained) >= 0.95
     assert share([slow_loss(one, (), 0.02, higher_is_better=True) is None for one in hidden_losses(200, 0.0)]) >= 0.97
-    (rising,) = hidden_losses(1, -0.001)
-    loss, mirrored = (slow_loss(sign * rising, (), 0.02, higher_is_better=False) for sign in (1, -1))
+    (growing,) = hidden_losses(1, -0.001)
+    loss, mirrored = (slow_loss(sign * growing, (), 0.02, higher_is_better=False) for sign in (1, -1))
     assert loss is not None and 0 < loss.low < loss.after - loss.before < loss.high and mirrored is None
-    assert slow_loss(rising[:29], (), 0.02, higher_is_better=False) is None
+    assert slow_loss(growing[:29], (), 0.02, higher_is_better=False) is None
 
 
 def hidden_losses(number: int, loss: float) -> list[np.ndarray]:
