@@ -147,7 +147,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     against = [*imprecise, *read_waits.judge_reads(figures, merged), *([out] if out is not None else [])]
     judged = judge(against)
     limit = limits.limit_of(evidence, judged.validity.reasons, kind.primary)
-    doubt = limits.doubt_by(limit, evidence) if judged.metrics[kind.primary].verdict is Verdict.VALID else None
+    lead = judged.metrics.get(kind.primary)
+    doubt = limits.doubt_by(limit, evidence) if lead is not None and lead.verdict is Verdict.VALID else None
     judged = judge([*against, doubt]) if doubt is not None else judged
     judged = full_cpus.bound_rates(judged, limit, data, len(flows))
     naive = head_and_tail.naive_rates(data.spec, flows, steady, judged.metrics)

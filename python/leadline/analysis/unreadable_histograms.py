@@ -13,7 +13,8 @@ from leadline.quantities import counted
 def findings(figures: Mapping[str, Metric], histograms: Histograms) -> Iterator[tuple[Verdict, Reason]]:
     """What leaves the figures of a damaged histogram undetermined."""
     names = sorted({name.removesuffix(CENSORED) for name in histograms.damaged})
-    unknown = [figure for figure in figures if figure.startswith(tuple(f"{name}_" for name in names))]
+    starts = tuple(f"{name}_" for name in names)
+    unknown = [name for name, metric in figures.items() if name.startswith(starts) and metric.value is None]
     if names and unknown:
         text = f"{counted(sum(histograms.damaged.values()), 'histogram')} of {', '.join(names)} could not be read"
         reason = Reason(JOURNAL_DAMAGED, f"{text}: these figures are unknown", metrics=tuple(unknown))
