@@ -154,6 +154,7 @@ impl DatagramReceiver {
         DatagramReport {
             segmented: None,
             coalesced: Some(self.coalesced),
+            is_cut_off: None,
             loss_bursts: Some(lengths_report(&bursts)),
             reorder_extents: Some(lengths_report(self.tracker.reorder_extents())),
             unknown_extents: Some(self.tracker.unknown_extents()),

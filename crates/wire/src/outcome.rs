@@ -104,6 +104,9 @@ pub struct DatagramReport {
     pub segmented: Option<bool>,
     /// Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
     pub coalesced: Option<u64>,
+    /// Whether the receiver stopped counting, 20 s after the sender's end, while datagrams still arrived: those that are
+    /// missing are late or lost.
+    pub is_cut_off: Option<bool>,
     /// Runs of consecutive datagrams that never arrived, the one at the end included.
     pub loss_bursts: Option<LengthsReport>,
     /// For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
@@ -126,6 +129,20 @@ pub struct LengthsReport {
     pub longest: u64,
     /// Element `i` counts lengths of at least 2^i and less than 2^(i+1).
     pub by_doubling: Vec<u64>,
+}
+
+impl LengthsReport {
+    /// Counts one more length; 0 is none.
+    pub fn add(&mut self, length: u64) {
+        let Some(doubling) = length.checked_ilog2() else { return };
+        let doublings = self.by_doubling.len().max(doubling as usize + 1);
+        self.by_doubling.resize(doublings, 0);
+        let counted = &mut self.by_doubling[doubling as usize];
+        *counted = counted.saturating_add(1);
+        self.count = self.count.saturating_add(1);
+        self.sum = self.sum.saturating_add(length);
+        self.longest = self.longest.max(length);
+    }
 }
 
 /// Delays from one host to another. The true values differ from these by at most the bound, all in one direction.

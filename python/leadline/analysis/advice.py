@@ -70,6 +70,7 @@ ADVICE: dict[str, str] = {
     "repeats-too-few": f"measure more often (repeat): each repeat narrows the interval of so few a lot{_SPREAD}",
     "sender-side-figure": _SERVER_SIDE,
     "sends-late": _LESS_RATE,
+    "still-arriving": "lower the rate, or send for less time: a queue on the way holds more than leaves it in 20 s",
     "thread-saturated": _MORE_THREADS,
     "thread-starved": "other work used the CPUs of the named host: stop it, or use fewer threads",
     "thread-waited": OWN_CPUS,

@@ -14,6 +14,7 @@ from itertools import dropwhile
 
 import numpy as np
 
+from leadline.analysis.datagram_figures import STILL_ARRIVING
 from leadline.analysis.model import LimitedBy, Metric, TestResult, Validity, Verdict
 from leadline.analysis.read_waits import READ_LATE
 from leadline.analysis.search_findings import Trial
@@ -156,6 +157,8 @@ def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: flo
     due, sent = rate_per_s * duration_s, figures.get("sent") or 0.0
     short = sent < (1 - UNSENT_SHARE) * due
     link_full = result.limit is not None and result.limit.by is LimitedBy.LINK
+    # A queue that is still full long after the end has been growing, wherever it is.
+    link_full |= any(reason.code == STILL_ARRIVING for reason in result.validity.reasons)
     unmet = _unmet(conditions, result.metrics)
     others = [*_doubts(result.validity, is_sparse=False)]
     others += [] if short else _queued_datagrams(figures, result, duration_s)

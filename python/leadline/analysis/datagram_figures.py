@@ -1,17 +1,23 @@
-"""The figures of numbered datagrams that their flows report beyond counts: bursts of loss, the extents of reordering
-and the one-way delay. Pure.
+"""The figures of numbered datagrams that their flows report beyond counts: what was outstanding when a receiver was cut
+off, bursts of loss, the extents of reordering and the one-way delay. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline.analysis.flows import Flow
-from leadline.analysis.model import Metric
+from leadline.analysis.metrics import sum_of_flows
+from leadline.analysis.model import Metric, Reason, Verdict
+from leadline.analysis.validity import Evidence, Finding
 
 MOST_BOUND_SHARE = 0.1
 """A delay is known if the bound of the clocks' difference is at most this share of its mean."""
+
+
+STILL_ARRIVING = "still-arriving"
+_NOT_ARRIVED = ("lost", "lost_ratio")
 
 
 def datagram_reports(flows: Sequence[Flow]) -> list[Mapping[str, Any]]:
@@ -26,12 +32,15 @@ def datagram_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
     reports = datagram_reports(flows)
     if len(reports) < sum(flow.start_ns is not None for flow in flows):
         reports = []
-    bursts = _lengths(reports, "loss_bursts")
+    # What may still have come splits, shortens or ends the bursts.
+    outstanding = sum_of_flows(flows, _outstanding)
+    bursts = None if outstanding else _lengths(reports, "loss_bursts")
     extents = _lengths(reports, "reorder_extents")
     # Without the extent of each reordered datagram, neither figure is known.
     if any(report.get("unknown_extents") for report in reports):
         extents = None
     return {
+        "outstanding": Metric(outstanding, "count"),
         "loss_bursts": Metric(_sum(bursts, "count"), "count"),
         "loss_burst_mean": Metric(_mean(bursts), "count"),
         "loss_burst_max": Metric(_longest(bursts), "count"),
@@ -39,6 +48,28 @@ def datagram_metrics(flows: Sequence[Flow]) -> dict[str, Metric]:
         "reorder_extent_max": Metric(_longest(extents), "count"),
         **_delays(reports),
     }
+
+
+def still_arriving(evidence: Evidence) -> Iterator[Finding]:
+    """Receivers that had waited as long as they may after the last send, while datagrams still arrived."""
+    flows = evidence.flows
+    left = [count for flow in flows if (count := _outstanding(flow))]
+    if not left:
+        return
+    sent = sum_of_flows(flows, lambda flow: flow.sent_units)
+    of = f"of {sent:,.0f} datagrams" if sent else "datagrams"
+    text = f"{sum(left):,.0f} {of} were outstanding when the receiver stopped counting, 20 s after the last was sent"
+    yield (
+        Verdict.UNDETERMINED,
+        Reason(STILL_ARRIVING, f"{text}, while others still arrived: they are late or lost", metrics=_NOT_ARRIVED),
+    )
+
+
+def _outstanding(flow: Flow) -> float | None:
+    """How many datagrams of a flow had not arrived when its receiver was cut off; 0 if it waited until none came."""
+    report: Mapping[str, Any] = flow.report or {}
+    is_cut_off = (report.get("datagrams") or {}).get("is_cut_off")
+    return None if is_cut_off is None else report.get("lost") if is_cut_off else 0
 
 
 MAX_IN_BUNDLE = 128

@@ -94,6 +94,8 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     },
     "no-generator-figures": _PACE,
     "no-receiver-figures": {**_PACE, Family.LOSS: Bound.NONE, Family.COST: Bound.NONE},
+    # What was outstanding is late or lost.
+    "still-arriving": {Family.LOSS: Bound.MOST},
     "sender-side-figure": {Family.RATE: Bound.NONE, Family.COST: Bound.NONE},
 }
 """What a reason concerns, by its code; what is not here concerns every figure."""
@@ -123,7 +125,7 @@ _OF_SENDS = ("late_", "sends_late_")
 # A VPN client connects from when it was due; an http request's connecting begins when there is none to use.
 _CLIENT_CONNECTS, _OF_CLIENTS = "connect_", "_ms"
 _LOSSES = frozenset(
-    {"lost", "lost_ratio", "duplicates", "reordered", "error_ratio", "unanswered", "unsent"}
+    {"lost", "lost_ratio", "outstanding", "duplicates", "reordered", "error_ratio", "unanswered", "unsent"}
     | {"failed_ratio", "unconfigured_ratio"}
     | {"loss_bursts", "loss_burst_mean", "loss_burst_max", "reorder_extent_mean", "reorder_extent_max"}
 )

@@ -203,6 +203,7 @@ class Udp(Kind[UdpTest]):
         higher("received", "distinct datagrams received"),
         lower("lost", "datagrams that did not arrive, those missing at the end included"),
         lower("lost_ratio", "share of the datagrams sent that did not arrive"),
+        lower("outstanding", "of those lost, datagrams that may only be late: others still arrived at the end"),
         lower("duplicates", "datagrams that arrived again"),
         lower("reordered", "datagrams that arrived behind a later one (RFC 4737)"),
         lower("jitter_us", "mean interarrival jitter (RFC 3550, 6.4.1)"),
@@ -283,6 +284,7 @@ class Udp(Kind[UdpTest]):
         "sent": "datagrams sent",
         "received": "datagrams received",
         "lost": "datagrams lost",
+        "outstanding": "datagrams outstanding at the end",
         "loss_burst_mean": "mean loss burst",
         "loss_burst_max": "longest loss burst",
         "reorder_extent_mean": "mean reorder extent",
@@ -457,7 +459,7 @@ class Udp(Kind[UdpTest]):
 
     def rules(self) -> Rules:
         """The server generates the downstream load, and a flow may end after its number of datagrams."""
-        from leadline.analysis import loss_places, rules
+        from leadline.analysis import datagram_figures, loss_places, rules
 
         return rules.rules_of(
             breaks=(
@@ -469,7 +471,7 @@ class Udp(Kind[UdpTest]):
                 *(rules.busy_threads_by_direction, loss_places.findings),
                 *(pushback, rules.late_sends, rules.ran_over, rules.unsent_by_flows),
             ),
-            required=(rules.receiver_known,),
+            required=(rules.receiver_known, datagram_figures.still_arriving),
             notes=(one_way_wake_ups, batched, loss_places.notes),
         )
 

@@ -8,19 +8,25 @@ import pytest
 from made_journals import EPOCH_NS, S, counters, finished, flow, outcome, progress, steady_test, test_data
 
 from leadline.analysis import analyse_test
+from leadline.analysis.model import Bound, TestResult
 
 
 def measured(*reports: dict[str, Any] | None) -> tuple[dict[str, float | None], list[str]]:
+    result = judged(*reports)
+    return {name: metric.value for name, metric in result.metrics.items()}, [one.code for one in result.validity.notes]
+
+
+def judged(*reports: dict[str, Any] | None, lost: int = 0) -> TestResult:
     data = steady_test("udp")
     flows: list[Any] = data.load_outcomes()[0].outcome["flows"]
     made = [{**flows[0], "flow": number} for number in range(len(reports))]
     for one, report in zip(made, reports, strict=True):
         one["start_ns"], one["end_ns"] = EPOCH_NS, EPOCH_NS + 10 * S
+        one["lost"] = lost
         if report is not None:
             one["datagrams"] = report
     flows[:] = made
-    result = analyse_test(data)
-    return {name: metric.value for name, metric in result.metrics.items()}, [one.code for one in result.validity.notes]
+    return analyse_test(data)
 
 
 def lengths(count: int, total: int, longest: int) -> dict[str, Any]:
@@ -41,6 +47,29 @@ def test_lengths_of_all_flows_are_combined() -> None:
     found, _ = measured(report(), report(loss_bursts=lengths(1, 2, 2), reorder_extents=lengths(0, 0, 0)))
     assert (found["loss_bursts"], found["loss_burst_mean"], found["loss_burst_max"]) == (3, 4.0, 8)
     assert (found["reorder_extent_mean"], found["reorder_extent_max"]) == (2.0, 5)
+
+
+def test_receiver_that_waited_to_the_end_has_nothing_outstanding() -> None:
+    result = judged(report(is_cut_off=False), lost=10)
+    assert result.metrics["outstanding"].value == 0 and result.metrics["loss_bursts"].value == 2
+    assert result.metrics["lost"].bound is None
+
+
+def test_receiver_that_was_cut_off_knows_no_exact_loss() -> None:
+    result = judged(report(is_cut_off=True), report(is_cut_off=False), lost=40)
+    assert (result.metrics["outstanding"].value, result.metrics["lost"].value) == (40, 80)
+    for name in ("lost", "lost_ratio"):
+        assert (result.metrics[name].bound, result.metrics[name].reasons) == (Bound.MOST, ("still-arriving",)), name
+    # Whether those that are outstanding make the bursts longer, or more, is not known either.
+    assert result.metrics["loss_bursts"].value is None
+    [reason] = (reason for reason in result.validity.reasons if reason.code == "still-arriving")
+    assert reason.text.startswith("40 of ") and "they are late or lost" in reason.text
+    assert not result.metrics["throughput_bps"].reasons
+
+
+def test_receiver_of_an_earlier_agent_does_not_say_what_was_outstanding() -> None:
+    result = judged(report(), lost=40)
+    assert result.metrics["outstanding"].value is None and result.metrics["lost"].bound is None
 
 
 def test_without_loss_the_mean_burst_is_unknown() -> None:

@@ -11,6 +11,7 @@ from made_journals import MadeRun
 
 from leadline.analysis import analyse, judge, parse_targets
 from leadline.analysis.capacity import Conditions, judge_packets
+from leadline.analysis.datagram_figures import STILL_ARRIVING
 from leadline.analysis.model import (
     Bound,
     Interval,
@@ -47,6 +48,12 @@ def load(sent: float, lost: float, verdict: Verdict = Verdict.VALID, limit: Limi
     )
 
 
+def cut_off(result: TestResult) -> TestResult:
+    """The same where the receiver stopped counting while datagrams still arrived."""
+    reason = Reason(STILL_ARRIVING, "50 are outstanding", Verdict.UNDETERMINED)
+    return replace(result, validity=Validity(Verdict.UNDETERMINED, (reason,)))
+
+
 def judged(result: TestResult, rate_per_s: float = 1000.0) -> Trial:
     return judge_packets(CONDITIONS, result, rate_per_s=rate_per_s, duration_s=1.0)
 
@@ -60,6 +67,8 @@ def judged(result: TestResult, rate_per_s: float = 1000.0) -> Trial:
         (load(900, 0, limit=LimitedBy.LINK), False, False),
         (load(1000, 50, Verdict.UNDETERMINED), False, True),
         (load(1000, 50, Verdict.DISTURBED), False, False),
+        # A queue that is still full long after the end has been growing: that is the path's.
+        (cut_off(load(1000, 50)), False, False),
     ],
 )
 def test_trial_of_datagrams_is_judged_by_loss_and_by_what_was_offered(

@@ -19,10 +19,11 @@ use leadline_wire::DatagramReport;
 
 use super::datagram_io::{fewer_segments, most_together, receive_buffer_bytes, Incoming, Outgoing, MOST_SEGMENTS};
 use super::datagram_schedule::DatagramSchedule;
+use super::drain::ReceiverProgress;
 use super::payload::Payload;
 use super::punctual::PunctualWait;
 use super::receive_coalescing::ReceiveCoalescing;
-use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, TURN_NS};
+use super::{count_error, Role, Span, WorkerReport, TURN_NS};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
@@ -68,9 +69,6 @@ pub const MOST_DSCP: u8 = 63;
 
 /// The recorder's only metric: from due to sent.
 pub const LATE: usize = 0;
-
-/// After the sender has reported its count, this much silence means that the missing datagrams are lost, ns.
-const SILENCE_NS: u64 = 500_000_000;
 
 /// Receive calls per ready socket and turn, so that a flood on one flow delays neither the others nor the timers.
 const CALLS_PER_TURN: usize = 16;
@@ -141,9 +139,8 @@ struct Worker {
     span: Span,
     /// Whether any flow sends: then no turn counts as silence.
     sends: bool,
-    /// When receivers give up what is missing, ns: `DRAIN_NS` after the end of the span, or after a stop; at once after an
-    /// abandonment.
-    deadline_ns: u64,
+    /// When senders end at the latest, ns: with the span, or with a stop. Receivers go on while something arrives.
+    over_ns: u64,
     open: usize,
     pushback: u64,
     errors: BTreeMap<String, u64>,
@@ -177,7 +174,7 @@ impl Worker {
             coalescing: may_wait.then(ReceiveCoalescing::default),
             span,
             sends,
-            deadline_ns: span.end_ns + DRAIN_NS,
+            over_ns: span.end_ns,
             pushback: 0,
             errors: BTreeMap::new(),
             late: (sends && work.pace.is_some()).then(Histogram::new),
@@ -199,18 +196,14 @@ impl Worker {
     fn run_once(&mut self, signal: &ControlSignal, mut recorder: Option<&mut Recorder>) -> io::Result<bool> {
         let now = monotonic_ns();
         let stopped = signal.stopped();
-        if stopped || now >= self.span.end_ns {
-            self.deadline_ns = self.deadline_ns.min(now + DRAIN_NS);
-        }
-        if signal.abandoned() {
-            self.deadline_ns = now;
+        if stopped {
+            self.over_ns = self.over_ns.min(now);
         }
         if let Some(recorder) = recorder.as_deref_mut() {
             recorder.roll(now);
         }
         let turn_ns = now + TURN_NS;
         let next = self.send_due(now, stopped, recorder).map_or(turn_ns, |due_ns| due_ns.min(turn_ns));
-        self.end_receivers(now);
         if self.open == 0 {
             return Ok(self.sends);
         }
@@ -227,7 +220,11 @@ impl Worker {
         if before_ns < wake_ns && self.ready.is_empty() {
             self.wait.woke(wake_ns, monotonic_ns());
         }
-        self.wait.spin_until(next);
+        // What a thread that was kept off its CPU has not read yet is no silence.
+        self.end_receivers(now, signal.abandoned());
+        if self.open > 0 {
+            self.wait.spin_until(next);
+        }
         Ok(has_arrived || self.sends)
     }
 
@@ -329,7 +326,7 @@ impl Worker {
     fn receive(&mut self, until: Option<u64>) -> io::Result<bool> {
         self.ready.clear();
         self.ready.extend(self.poll.wait(until)?);
-        let mut has_arrived = false;
+        let (mut has_arrived, now) = (false, monotonic_ns());
         for source in &self.ready {
             let flow = &mut self.flows[source.token as usize];
             if source.writable {
@@ -346,6 +343,7 @@ impl Worker {
                     }
                 };
                 has_arrived |= count > 0;
+                flow.last_read_ns = if count > 0 { Some(now) } else { flow.last_read_ns };
                 for index in 0..count {
                     let (arrived_ns, bytes, each) = self.incoming.datagrams(index);
                     flow.handle_all(arrived_ns, bytes, each);
@@ -358,16 +356,14 @@ impl Worker {
         Ok(has_arrived)
     }
 
-    fn end_receivers(&mut self, now: u64) {
+    fn end_receivers(&mut self, now: u64, is_abandoned: bool) {
         for flow in self.flows.iter_mut().filter(|flow| flow.open && flow.flow.role == Role::Receive) {
-            let expected = flow.flow.expected.get();
-            let complete = expected.is_some_and(|expected| flow.receiver.tracker().received() >= expected);
-            if expected.is_some() {
+            if flow.flow.expected.get().is_some() {
                 flow.count_received_ns.get_or_insert(now);
             }
-            let last_sign = flow.receiver.span_ns().map(|(_, last)| last).max(flow.count_received_ns);
-            let silent = flow.count_received_ns.is_some() && last_sign.is_some_and(|sign| now >= sign + SILENCE_NS);
-            if complete || silent || now >= self.deadline_ns {
+            let end = flow.progress().find_end(self.over_ns);
+            if now >= end.at_ns || is_abandoned {
+                flow.is_cut_off = end.is_cut_off;
                 flow.open = false;
                 self.open -= 1;
             }
@@ -397,6 +393,10 @@ struct Conversation {
     ended_ns: Option<u64>,
     /// When the receiver got the sender's count.
     count_received_ns: Option<u64>,
+    /// When the receiver last found something in its socket, ns.
+    last_read_ns: Option<u64>,
+    /// Whether the receiver stopped counting while datagrams still arrived.
+    is_cut_off: bool,
 }
 
 impl Conversation {
@@ -414,6 +414,17 @@ impl Conversation {
             last_ns: None,
             ended_ns: None,
             count_received_ns: None,
+            last_read_ns: None,
+            is_cut_off: false,
+        }
+    }
+
+    fn progress(&self) -> ReceiverProgress {
+        ReceiverProgress {
+            expected: self.flow.expected.get(),
+            count_received_ns: self.count_received_ns,
+            received: self.receiver.tracker().received(),
+            last_read_ns: self.last_read_ns,
         }
     }
 
@@ -472,7 +483,10 @@ impl Conversation {
     fn datagram_report(&self) -> DatagramReport {
         match self.flow.role {
             Role::Send => DatagramReport { segmented: Some(self.segments > 1), ..DatagramReport::default() },
-            Role::Receive => self.receiver.report(self.flow.expected.get()),
+            Role::Receive => {
+                let is_cut_off = Some(self.is_cut_off);
+                DatagramReport { is_cut_off, ..self.receiver.report(self.flow.expected.get()) }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod connect_answer;
 pub mod datagram;
 pub mod datagram_io;
 pub mod datagram_schedule;
+pub mod drain;
 pub mod iperf3;
 pub mod payload;
 pub mod punctual;

@@ -11,7 +11,7 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_transport::{ClockDifference, FromClient, SideReport};
 use leadline_wire::{
     unless_zero, Counts, DatagramReport, DelayReport, Direction, ErrorReport, FlowCounts, FlowProgress, FlowReport,
-    LoadReport, Outcome, Side,
+    LengthsReport, LoadReport, Outcome, Side,
 };
 
 use super::peer_claims::{contradiction, plain_names, wild_figure, Counted, OwnCount, ProgressLimit};
@@ -219,11 +219,11 @@ pub fn flow_reports(
     let peer_rows: BTreeMap<u32, &SideReport> = peer_rows.iter().map(|row| (row.flow, row)).collect();
     let nothing = SideReport::default();
     let report = |flow: &PlannedFlow| {
-        let local = local_rows.get(&flow.id).unwrap_or(&nothing);
-        FlowReport {
-            datagrams: datagram_report(flow.direction, local, peer_rows.get(&flow.id).copied(), clocks).map(Box::new),
-            ..flow_report(flow, span, local, peer_rows.get(&flow.id).copied(), counts_loss)
-        }
+        let (local, peer) = (local_rows.get(&flow.id).unwrap_or(&nothing), peer_rows.get(&flow.id).copied());
+        let row = flow_report(flow, span, local, peer, counts_loss);
+        let datagrams = datagram_report(flow.direction, local, peer, clocks)
+            .map(|report| Box::new(DatagramReport { loss_bursts: whole_loss(report.loss_bursts, row.lost), ..report }));
+        FlowReport { datagrams, ..row }
     };
     flows.iter().map(report).collect()
 }
@@ -294,6 +294,14 @@ fn datagram_report(
     };
     let one_way_delay = figures.one_way_delay.zip(clocks).map(by_one_clock);
     Some(DatagramReport { segmented, one_way_delay, ..figures.clone() })
+}
+
+/// Adds what is missing behind the last arrival, where the receiver ended before it learned how much was sent: the lengths
+/// then add up to `lost`.
+fn whole_loss(bursts: Option<LengthsReport>, lost: Option<u64>) -> Option<LengthsReport> {
+    let mut bursts = bursts?;
+    bursts.add(lost.unwrap_or(bursts.sum).saturating_sub(bursts.sum));
+    Some(bursts)
 }
 
 /// The state of a running load: messages sent to the server and received from it so far.
@@ -423,6 +431,33 @@ mod tests {
         assert_eq!(delay(Direction::Down, &figures(-970.0), &nothing, clocks), Some(expected));
         assert_eq!(delay(Direction::Down, &figures(-970.0), &nothing, None), None);
         assert_eq!(datagram_report(Direction::Up, &nothing, Some(&nothing), clocks), None);
+    }
+
+    #[test]
+    fn bursts_of_a_receiver_without_the_senders_count_add_up_to_the_loss() {
+        // Numbers 0 to 9 of 30 arrived without 3 and 4.
+        let bursts = LengthsReport { count: 1, sum: 2, longest: 2, by_doubling: vec![0, 1] };
+        let side = |sent_units, received_units, bursts: Option<&LengthsReport>| {
+            let report = |loss_bursts: &LengthsReport| {
+                Box::new(DatagramReport { loss_bursts: Some(loss_bursts.clone()), ..DatagramReport::default() })
+            };
+            SideReport { sent_units, received_units, datagrams: bursts.map(report), ..SideReport::default() }
+        };
+        let flow = PlannedFlow {
+            id: 0,
+            direction: Direction::Up,
+            counters: Arc::default(),
+            expected: None,
+            local: None,
+            remote: None,
+            congestion: None,
+        };
+        let (sender, receiver) = (side(Some(30), None, None), side(None, Some(8), Some(&bursts)));
+        let span = Span { at_ns: 0, end_ns: 1 };
+        let rows = flow_reports(&[flow], span, vec![sender], &[receiver], true, None);
+        let whole = LengthsReport { count: 2, sum: 22, longest: 20, by_doubling: vec![0, 1, 0, 0, 1] };
+        assert_eq!(rows[0].lost, Some(22));
+        assert_eq!(rows[0].datagrams.as_ref().unwrap().loss_bursts, Some(whole));
     }
 
     #[test]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.analysis import fleet_validity, rules
+from leadline.analysis.datagram_figures import still_arriving
 from leadline.analysis.metrics import generators_late_p99_us
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.validity import SATURATED_BUSY, STARVED_BUSY_AND_WAITING, Evidence, Finding
@@ -44,6 +45,7 @@ def receiver_known(evidence: Evidence) -> Iterator[Finding]:
     """Whether the receiver's load is known: only a Leadline responder reports it; a VPN server does not."""
     if evidence.data.spec.inside in ("tcp", "udp"):
         yield from rules.receiver_known(evidence)
+        yield from still_arriving(evidence)
 
 
 def fleet_notes(evidence: Evidence) -> Iterator[Reason]:

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use leadline_transport::SideReport;
 use leadline_tunnel::inside::tcp::Stack;
 use leadline_tunnel::timer::earlier;
-use leadline_wire::{Direction, FlowReport, TrafficCounts};
+use leadline_wire::{DatagramReport, Direction, FlowReport, TrafficCounts};
 
 use super::interface::{Channel, ClientContext, Figures};
 use super::schedule::{row, Latency};
@@ -133,9 +133,15 @@ impl SessionClient {
             peer_congestion: None,
             local: view.ends.map(|(local_row, _)| local_row.to_string()),
             remote: view.ends.map(|(_, peer_row)| peer_row.to_string()),
+            datagrams: cut_off_report(receiver.and_then(|side| side.datagrams.as_ref()?.is_cut_off) == Some(true)),
             ..row(self.client, view.direction, view.due_ns)
         }
     }
+}
+
+/// Of its datagrams a fleet's flow reports only that the receiver was cut off, if it was.
+pub fn cut_off_report(is_cut_off: bool) -> Option<Box<DatagramReport>> {
+    is_cut_off.then(|| Box::new(DatagramReport { is_cut_off: Some(true), ..DatagramReport::default() }))
 }
 
 /// This side's view of one flow.

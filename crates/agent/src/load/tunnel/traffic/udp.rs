@@ -16,16 +16,14 @@ use leadline_wire::{unless_zero, Direction, ErrorReport};
 use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Traffic, TrafficPlan};
 use super::schedule::{Latency, Schedule, BATCH, OVERTIME_NS, REMEMBERED_S, RETRY_NS};
 use super::session::{FlowAssignment, SessionSpec, Sessions};
-use super::session_client::{SessionClient, View};
+use super::session_client::{cut_off_report, SessionClient, View};
 use crate::events::input_error;
-use crate::flows::DRAIN_NS;
+use crate::flows::drain::ReceiverProgress;
 use crate::load::tunnel::metric::Metric;
 use crate::metering::FlowCounters;
 
 /// The interval between two introductions of a flow, ns.
 const HELLO_NS: u64 = 100_000_000;
-/// After the server has reported its count, this much silence means that the missing datagrams are lost, ns.
-const SILENCE_NS: u64 = 500_000_000;
 /// The first port of a client; each round of introductions uses two others.
 const FIRST_PORT: u16 = 20_000;
 /// The number of ports, after which the first one is used again.
@@ -179,6 +177,8 @@ struct Down {
     /// When the server's count was received.
     count_received_ns: Option<u64>,
     has_ended: bool,
+    /// Whether it ended while datagrams still arrived.
+    is_cut_off: bool,
 }
 
 impl Up {
@@ -238,6 +238,7 @@ impl UdpTraffic {
             early: 0,
             count_received_ns: None,
             has_ended: false,
+            is_cut_off: false,
         });
         self.hello_ns = None;
     }
@@ -355,17 +356,20 @@ impl UdpTraffic {
     /// again, ns, unless it has ended.
     fn end_down(&mut self, begin_ns: u64, now_ns: u64) -> Option<u64> {
         let down = self.down.as_mut().filter(|down| !down.has_ended)?;
-        let given_up_ns = begin_ns.saturating_add(self.duration_ns).saturating_add(DRAIN_NS);
         let expected = self.session.participant.expected();
         if expected.is_some() {
             down.count_received_ns.get_or_insert(now_ns);
         }
-        let last_sign = down.receiver.span_ns().map(|(_, last)| last).max(down.count_received_ns);
-        let is_complete = expected.is_some_and(|expected| down.receiver.tracker().received() >= expected);
-        let silent_ns = down.count_received_ns.and(last_sign).map(|sign| sign.saturating_add(SILENCE_NS));
-        let over_ns = silent_ns.map_or(given_up_ns, |silent_ns| silent_ns.min(given_up_ns));
-        down.has_ended = is_complete || now_ns >= over_ns;
-        (!down.has_ended).then_some(over_ns)
+        let progress = ReceiverProgress {
+            expected,
+            count_received_ns: down.count_received_ns,
+            received: down.receiver.tracker().received(),
+            last_read_ns: down.receiver.span_ns().map(|(_, last)| last),
+        };
+        let end = progress.find_end(begin_ns.saturating_add(self.duration_ns));
+        down.has_ended = now_ns >= end.at_ns;
+        down.is_cut_off = down.has_ended && end.is_cut_off;
+        (!down.has_ended).then_some(end.at_ns)
     }
 
     /// Takes a datagram for a flow of this client.
@@ -514,6 +518,7 @@ impl Traffic for UdpTraffic {
                 stale: Some(tracker.stale()),
                 strays: Some(down.receiver.strays()),
                 jitter_us: down.receiver.jitter_us(),
+                datagrams: cut_off_report(down.is_cut_off),
                 ..SideReport::default()
             };
             let ends = Some((down.flow.udp.source(), down.flow.udp.destination()));
