@@ -7,14 +7,14 @@ use std::io;
 
 use leadline_wire::{ProcessSample, ThreadTime};
 
-use crate::parse::process::{scheduled_s, status, times, ProcessTimes, ThreadStatus};
+use crate::parse::process::{schedule, status, times, ProcessTimes, ThreadSchedule, ThreadStatus};
 use crate::reread::{Buffer, Reread};
 
 /// Threads besides the leader that are read in one full sample, on average. A process with more threads has its
-/// context switches and its busiest thread in every second, third ... full sample, and `None` between.
+/// context switches, its waits and its busiest thread in every second, third ... full sample, and `None` between.
 const THREADS_PER_SAMPLE: usize = 64;
-/// Above this number of threads, their context switches and CPU times are not read, because each thread needs two open
-/// files.
+/// Above this number of threads, their context switches, waits and CPU times are not read, because each thread needs
+/// three open files.
 const THREADS_FOLLOWED: usize = 256;
 /// How far the sum of two counts of hundredths of a second may be from the exact time that was read a little later, s.
 const HIDDEN_BY_TICKS_S: f64 = 0.025;
@@ -53,7 +53,7 @@ struct Process {
     pid: u32,
     /// `stat` and the leader's `status`.
     files: Option<(Reread, Reread)>,
-    /// The first thread's CPU time by the scheduler's clock, where the kernel keeps it.
+    /// What the scheduler keeps of the first thread, where it does.
     schedstat: Option<Reread>,
     vanished: bool,
     /// The threads besides the leader.
@@ -62,6 +62,8 @@ struct Process {
     leader: Option<ThreadCpu>,
     /// The last counts of threads that have ended.
     ended: Switches,
+    /// How long they had waited for a CPU, s.
+    ended_waited_s: f64,
     samples: usize,
 }
 
@@ -71,6 +73,9 @@ struct Thread {
     status: Reread,
     seen: Switches,
     cpu: ThreadCpu,
+    schedstat: Option<Reread>,
+    /// How long it has waited for a CPU, s; `None` where the kernel keeps no such time.
+    waited_s: Option<f64>,
 }
 
 /// A thread's CPU time, and by how much it grew between the last two readings.
@@ -102,6 +107,9 @@ impl Thread {
     fn read(&mut self, buffer: &mut Buffer) -> io::Result<ThreadStatus> {
         let parsed = status(self.status.read(buffer)?);
         self.cpu.read(buffer)?;
+        if let Some(file) = &self.schedstat {
+            self.waited_s = read_waited_s(file, buffer)?;
+        }
         Ok(parsed)
     }
 }
@@ -134,6 +142,7 @@ impl Process {
             threads: Vec::new(),
             leader: None,
             ended: Switches::default(),
+            ended_waited_s: 0.0,
             samples: 0,
         }
     }
@@ -175,13 +184,15 @@ impl Process {
         } else {
             None
         };
+        let schedule = self.schedstat.as_ref().and_then(|file| schedule(file.read(buffer).ok()?));
         let busiest_thread = if switches.is_some() && others > 0 { self.busiest_thread(buffer) } else { None };
         Ok(Some(ProcessSample {
             name: self.name.clone(),
             pid: self.pid,
             user_s: times.user_s,
             system_s: times.system_s,
-            scheduled_s: self.scheduled_s(times, buffer),
+            scheduled_s: schedule.and_then(|schedule| exact_s(times, schedule)),
+            runnable_wait_s: schedule.filter(|_| others == 0 || switches.is_some()).and_then(|one| self.waited_s(one)),
             // None of its threads has memory: a zombie or a kernel thread, whose resident memory is truly 0.
             resident_bytes: resident_bytes.unwrap_or(0),
             threads: times.threads,
@@ -191,13 +202,10 @@ impl Process {
         }))
     }
 
-    /// Returns the first thread's exact CPU time if it is the whole process's: there is no other thread, and none that has
-    /// ended took more than the ticks hide.
-    fn scheduled_s(&self, times: ProcessTimes, buffer: &mut Buffer) -> Option<f64> {
-        let schedstat = self.schedstat.as_ref().filter(|_| times.threads == 1)?;
-        let exact_s = scheduled_s(schedstat.read(buffer).ok()?)?;
-        let in_ticks_s = times.user_s + times.system_s;
-        ((exact_s - in_ticks_s).abs() <= HIDDEN_BY_TICKS_S).then_some(exact_s)
+    /// Returns how long all threads have waited for a CPU, those that have ended as far as they were sampled.
+    fn waited_s(&self, leader: ThreadSchedule) -> Option<f64> {
+        let others = self.threads.iter().map(|thread| thread.waited_s).sum::<Option<f64>>()?;
+        Some(leader.waited_s + others + self.ended_waited_s)
     }
 
     /// Returns the thread whose CPU time grew most since the reading before; the other threads have just been read.
@@ -235,7 +243,7 @@ impl Process {
 
     fn reread(&mut self, resident_bytes: &mut Option<u64>, buffer: &mut Buffer) -> Option<()> {
         let mut readable = Some(());
-        let ended = &mut self.ended;
+        let (ended, ended_waited_s) = (&mut self.ended, &mut self.ended_waited_s);
         self.threads.retain_mut(|thread| match thread.read(buffer) {
             Ok(parsed) => {
                 *resident_bytes = resident_bytes.or(parsed.resident_bytes);
@@ -251,6 +259,7 @@ impl Process {
                     return true;
                 }
                 ended.add(thread.seen);
+                *ended_waited_s += thread.waited_s.unwrap_or(0.0);
                 false
             }
         });
@@ -267,12 +276,15 @@ impl Process {
             }
             let opened = Reread::open(format!("/proc/{}/task/{tid}/status", self.pid)).and_then(|file| {
                 let parsed = status(file.read(buffer)?);
-                Ok((file, parsed, ThreadCpu::open(self.pid, tid, buffer)?))
+                let schedstat = Reread::open(format!("/proc/{}/task/{tid}/schedstat", self.pid)).ok();
+                let waited_s = schedstat.as_ref().and_then(|file| read_waited_s(file, buffer).ok()?);
+                let cpu = ThreadCpu::open(self.pid, tid, buffer)?;
+                Ok((parsed, Thread { tid, status: file, seen: Switches::default(), cpu, schedstat, waited_s }))
             });
             match opened {
-                Ok((file, parsed, cpu)) => {
+                Ok((parsed, thread)) => {
                     *resident_bytes = resident_bytes.or(parsed.resident_bytes);
-                    self.threads.push(Thread { tid, status: file, seen: Switches::of(parsed)?, cpu });
+                    self.threads.push(Thread { seen: Switches::of(parsed)?, ..thread });
                 }
                 Err(error) if is_vanished(&error) => {}
                 Err(_) => return None,
@@ -280,6 +292,18 @@ impl Process {
         }
         Some(())
     }
+}
+
+/// Returns the first thread's exact CPU time if it is the whole process's: there is no other thread, and none that has
+/// ended took more than the ticks hide.
+fn exact_s(times: ProcessTimes, first: ThreadSchedule) -> Option<f64> {
+    let in_ticks_s = times.user_s + times.system_s;
+    (times.threads == 1 && (first.used_s - in_ticks_s).abs() <= HIDDEN_BY_TICKS_S).then_some(first.used_s)
+}
+
+/// Reads how long a thread has waited for a CPU, s; `None` where the kernel keeps no such time, or it has not run yet.
+fn read_waited_s(file: &Reread, buffer: &mut Buffer) -> io::Result<Option<f64>> {
+    Ok(schedule(file.read(buffer)?).map(|schedule| schedule.waited_s))
 }
 
 /// Returns true if the process or thread no longer exists (ENOENT when opening, ESRCH when reading), as opposed to a

@@ -83,6 +83,12 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
         let process = &sample.processes[0];
         assert!(process.resident_bytes > 0);
         assert_eq!(process.scheduled_s, None, "one thread's time is not that of all");
+        let is_known = process.runnable_wait_s.is_some();
+        assert_eq!(
+            is_known,
+            process.voluntary_switches.is_some(),
+            "the waits of all threads are read with their switches"
+        );
         process.voluntary_switches
     };
     // More than eight threads would be read in turns; the test runner has a few of its own.
@@ -100,6 +106,42 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
     worker.join().expect("the worker ends");
     let after = first_known(|| switches(&mut observer));
     assert!(after >= during, "{after} after {during}");
+}
+
+#[test]
+fn process_waits_at_least_as_long_as_another_one_runs_on_its_cpu() {
+    if !Command::new("taskset").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: there is no taskset");
+    }
+    let status = fs::read_to_string("/proc/thread-self/status").expect("there is a kernel");
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("it has CPUs");
+    let cpu = allowed.trim().split([',', '-']).next().expect("it has one CPU");
+    let script = format!("taskset -cp {cpu} $$ >/dev/null; read go; while :; do :; done");
+    let (mut first, mut second) = (Spinner::start(&script), Spinner::start(&script));
+    let wanted = [("first".to_string(), first.pid()), ("second".to_string(), second.pid())];
+    let mut observer = Observer::open(&CgroupPaths::default());
+    let mut sample = || match &observer.sample(0, false, &wanted).processes[..] {
+        [one, other] => one.runnable_wait_s.zip(other.scheduled_s),
+        _ => None,
+    };
+    let Some((waited_before_s, used_before_s)) = sample() else {
+        return println!("skipped: the kernel keeps no waits");
+    };
+    let began = Instant::now();
+    first.release();
+    second.release();
+    while sample().is_some_and(|(_, used_s)| used_s - used_before_s < SPIN_CPU_S / 10.0) {
+        assert!(began.elapsed() < PATIENCE, "the machine gave the process no CPU");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The one that is observed has no more to wait for when it stops.
+    second.stop(began);
+    first.stop(began);
+    let (waited_s, used_s) = sample().expect("both are there");
+    let (waited_s, used_s) = (waited_s - waited_before_s, used_s - used_before_s);
+    println!("waited {waited_s:.3} s, the other one ran {used_s:.3} s");
+    // What the second one used before the first one began is what its shell needed to begin.
+    assert!(waited_s >= used_s - TWO_TICKS_S, "{waited_s} s, and the other one ran {used_s} s");
 }
 
 fn first_known(sample: impl FnMut() -> Option<u64>) -> u64 {

@@ -298,6 +298,10 @@ pub struct ProcessSample {
     /// second. Absent for a process that has or had several threads, and where the kernel does not keep it.
     #[serde(default)]
     pub scheduled_s: Option<f64>,
+    /// Time that its threads were runnable and waited for a CPU, s, summed. Of several threads it is read together with the
+    /// switches. Absent where the kernel does not keep it.
+    #[serde(default)]
+    pub runnable_wait_s: Option<f64>,
     /// Resident memory, bytes.
     pub resident_bytes: u64,
     /// Threads.

@@ -1,10 +1,10 @@
 """Which figures other work cannot have changed, by how long the load's threads waited for a CPU.
 
 Other work takes CPU time from a thread while that thread is ready to run and waits; the kernel counts these waits to
-the nanosecond. Where both ends name them and no gateway lies between, they bound what other work did, and otherwise the
-time in which any task of the machines waited. A rate without them would be higher by their share of the time at most,
-and a percentile can only have moved if they are at least as long as what the operations next to it would have had to be
-delayed by. CPUs that others keep awake are another matter, which the verdict's scope has. Pure.
+the nanosecond. Where both ends name them, and the processes of a gateway between them, they bound what other work did,
+and otherwise the time in which any task of the machines waited. A rate without them would be higher by their share of
+the time at most, and a percentile can only have moved if they are at least as long as what the operations next to it
+would have had to be delayed by. CPUs that others keep awake are another matter, which the verdict's scope has. Pure.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 
 from leadline.analysis import disturbance
 from leadline.analysis.histograms import Histogram
-from leadline.analysis.host_metrics import machine_samples, neighbours
+from leadline.analysis.host_metrics import machine_samples, neighbours, processes_use
 from leadline.analysis.metrics import received_units, sum_of_flows
 from leadline.analysis.model import Metric
 from leadline.analysis.own_cpu import SERVER
 from leadline.analysis.scope import EXPLAINED, Family, family_of
+from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence
 from leadline.contract import records
 from leadline.plan.gateway_metrics import GATEWAYS
@@ -28,6 +29,8 @@ from leadline.plan.percentiles import histogram_of
 
 MOVED = 0.05
 """Of a percentile, from where on it counts as moved."""
+FORWARDS_PERCENT = 1.0
+"""Of one CPU, from where on a gateway's processes forward what passes it: with less the kernel does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class _Waits:
     """What the threads of both ends waited for a CPU."""
 
     share: float
-    """Of the time: the longest wait of a thread at each end, together."""
+    """Of the time: the longest wait of a thread at each end, and all waits of the gateways' processes, together."""
     delay_us: float
     """By how much operations were delayed in total, at most: a wait delays all that its thread has in flight."""
 
@@ -100,12 +103,13 @@ def _read_machine_waits(evidence: Evidence) -> _Waits | None:
 
 
 def _read_thread_waits(evidence: Evidence) -> _Waits | None:
-    """The waits of the load's threads; None where those of one end are not known, or where a gateway or a tunnel has
-    waits of its own."""
+    """The waits of the load's threads and of the processes that forward it; None where those of one part are not
+    known."""
     data = evidence.data
-    if data.sut_processes or any(host in GATEWAYS for host in data.samples):
+    forwarding = _read_gateway_waits(evidence)
+    if forwarding is None:
         return None
-    longest, delay_us = 0.0, 0.0
+    longest, delay_us = 0.0, forwarding.delay_us
     for found in data.load_outcomes():
         far = found.outcome.get("receiver")
         if not (far and far["threads"]) and not _is_server_apart(evidence):
@@ -118,7 +122,42 @@ def _read_thread_waits(evidence: Evidence) -> _Waits | None:
         for load in loads:
             waited_s = sum(thread.get("runnable_wait_s") or 0.0 for thread in load["threads"])
             delay_us += 1e6 * waited_s * _count_in_flight(evidence, len(load["threads"]))
-    return _Waits(longest, delay_us)
+    return _Waits(longest + forwarding.share, delay_us)
+
+
+def _read_gateway_waits(evidence: Evidence) -> _Waits | None:
+    """The waits of the processes that a gateway and the clients of its tunnels forward with; none without a gateway.
+    None where they are not known, or where a gateway's processes used no CPU time, so that its kernel forwards."""
+    data, window = evidence.data, evidence.window
+    gateways = [host for host in data.samples if host in GATEWAYS]
+    if not data.sut_processes or window is None:
+        return None if gateways or data.sut_processes else _Waits(0.0, 0.0)
+    uses = [processes_use(data, host, window, data.sut_processes) for host in gateways]
+    if not uses or any(use is None or use.user_percent + use.system_percent < FORWARDS_PERCENT for use in uses):
+        return None
+    share = waited_s = 0.0
+    for host in data.samples:
+        for readings in _read_process_waits(data, host):
+            before = [one for one in readings if one[0] <= window.start_ns][-1:]
+            after = [one for one in readings if one[0] >= window.end_ns][:1]
+            if not before or not after:
+                return None
+            grown_s = after[0][1] - before[0][1]
+            share += 1e9 * grown_s / (after[0][0] - before[0][0])
+            waited_s += grown_s
+    return _Waits(share, 1e6 * waited_s * max(1, len(data.hosts)) * _count_in_flight(evidence, 1))
+
+
+def _read_process_waits(data: TestData, host: str) -> Iterator[list[tuple[int, float]]]:
+    """Of each process of the system under test on a host the instants and waits that are known, s."""
+    found: dict[int, list[tuple[int, float]]] = {}
+    for sample in data.samples[host]:
+        for process in sample.processes:
+            if process.name in data.sut_processes:
+                readings = found.setdefault(process.pid, [])
+                if process.runnable_wait_s is not None:
+                    readings.append((sample.t_ns, process.runnable_wait_s))
+    yield from found.values()
 
 
 def _read_shares(load: records.LoadReport) -> Iterator[float | None]:

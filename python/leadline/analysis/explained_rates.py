@@ -1,7 +1,8 @@
 """Whether something else than the CPUs sets a test's rate: a full link, a window, or a pace that was asked for.
 
 A rate that lies within `EXPLAINED` of what its link carries cannot be higher on a quieter machine, nor with a faster
-generator: it is known, and no lower bound. Times are doubted on their own. Pure.
+generator: it is known, and no lower bound. A link that something else fills, too, explains nothing: how it was shared
+may be due to a lack of CPU. Times are doubted on their own. Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from leadline.analysis.scope import EXPLAINED, LACKS, LACKS_OF_SENDERS
 from leadline.analysis.tcp_kernel import reports
 from leadline.analysis.validity import Evidence
 from leadline.analysis.window import byte_curves, rate_per_s
+
+OWN_SHARE = 0.95
+"""Of what a link carried, from where on it counts as the test's own: the rest are packets that were sent again, and the
+samples' instants."""
+OWN_SHARE_IN_TUNNELS = 0.85
+"""The same behind a tunnel, whose packets have headers of their own in them, and inner ones."""
 
 
 def find_spared_lacks(evidence: Evidence, full: Limit | None) -> frozenset[str]:
@@ -49,12 +56,30 @@ def _has_receiver_drops(evidence: Evidence) -> bool:
 
 
 def _is_link_full(evidence: Evidence, window: Window) -> bool:
-    """Whether a link carried all it could; where both sides send, in both directions."""
+    """Whether a link carried all it could, nearly all of it for this test; where both sides send, both ways."""
     data = evidence.data
-    full = {use.is_sent for use in measure_link_use(data, window) if use.share >= 1 - EXPLAINED}
+    uses = (use for use in measure_link_use(data, window) if use.share >= 1 - EXPLAINED)
+    full = {use.is_sent for use in uses if _is_own(evidence, window, use.host, use.payload_bps)}
     if data.spec.direction == "both" and not data.spec.counts_units:
         return len(full) == 2
-    return bool(full) or queues.has_standing_shaper(data, window, 1 - EXPLAINED)
+    shapers = queues.find_standing_shapers(data, window, 1 - EXPLAINED)
+    return bool(full) or any(_is_own(evidence, window, one.host, one.payload_bps) for one in shapers)
+
+
+def _is_own(evidence: Evidence, window: Window, host: str, payload_bps: float) -> bool:
+    """Whether what a host's interface carried is what the test's flows moved. A lab's links carry nothing else."""
+    data = evidence.data
+    if data.in_lab:
+        return True
+    flows = [flow for flow in evidence.flows if flow.key.host == host or host not in data.hosts]
+    arrived_per_s = rate_per_s(byte_curves(flows), window) or 0.0
+    sent_per_s = sum(
+        1e9 * flow.sent_bytes / (flow.end_ns - flow.start_ns)
+        for flow in flows
+        if flow.sent_bytes and flow.start_ns is not None and flow.end_ns is not None and flow.end_ns > flow.start_ns
+    )
+    share = OWN_SHARE_IN_TUNNELS if data.sut_processes else OWN_SHARE
+    return 8.0 * max(arrived_per_s, sent_per_s) >= share * payload_bps
 
 
 def _is_as_asked(evidence: Evidence, window: Window) -> bool:

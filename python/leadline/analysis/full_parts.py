@@ -61,6 +61,6 @@ def of_links(data: TestData, window: Window, least: float) -> Iterator[Limit]:
     """The fullest link, if it is full from this share on: of a lab, or one whose speed an interface knows."""
     fullest = max(measure_link_use(data, window), default=None)
     if fullest is not None and fullest.share >= least:
-        share, rate_bps, where, _ = fullest
+        share, rate_bps, where = fullest.share, fullest.rate_bps, fullest.where
         text = f"{where} carried {share * rate_bps / 1e6:.4g} of {rate_bps / 1e6:.4g} Mbit/s, headers included"
         yield Limit(LimitedBy.LINK, text, f"the link is the limit at {quantities.share(share)} of its rate")

@@ -21,6 +21,10 @@ class LinkUse(NamedTuple):
     """The interface, its host and the direction, for a sentence."""
     is_sent: bool
     """Whether it is what the interface sent, and not what it received."""
+    host: str
+    """The host of the interface."""
+    payload_bps: float
+    """What it carried without the headers of each packet, or of a tunnel's, at least."""
 
 
 def measure_link_use(data: TestData, window: Window) -> Iterator[LinkUse]:
@@ -46,6 +50,7 @@ def measure_link_use(data: TestData, window: Window) -> Iterator[LinkUse]:
                 # A lab's shaper counts frames as interfaces do.
                 between = 0 if data.link_bps else BETWEEN_FRAMES_BYTES
                 carried = wire_bytes(*grown, mtu_bytes, headers, between)
-                yield LinkUse(
-                    8.0 * carried / seconds / rate_bps, rate_bps, f"{use.name} of {host} ({way})", number == 1
-                )
+                share, where = 8.0 * carried / seconds / rate_bps, f"{use.name} of {host} ({way})"
+                # A bundle has the headers of one packet.
+                payload_bps = 8.0 * (grown[0] - grown[1] * headers) / seconds
+                yield LinkUse(share, rate_bps, where, number == 1, host, payload_bps)

@@ -61,11 +61,11 @@ def of_links(data: TestData, window: Window, least: float = DROPPED) -> Iterator
                 yield Limit(LimitedBy.LINK, text, f"the link is the limit: its queue on {host} {what}")
 
 
-def has_standing_shaper(data: TestData, window: Window, least: float) -> bool:
-    """Whether a shaper on the path, of a sending host or a gateway, held packets in this share of the samples and let
-    them out evenly: it gave the rate, whatever the hosts did. Other queues may also wait for a host that reads them."""
+def find_standing_shapers(data: TestData, window: Window, least: float) -> Iterator[Shaper]:
+    """Shapers on the path, of sending hosts and gateways, that held packets in this share of the samples and let them
+    out evenly: they gave the rate, whatever the hosts did. Other queues may also wait for a host that reads them."""
     gateways = [host for host in data.samples if host in GATEWAYS]
-    return any(one.held >= least for one in _standing_shapers(data, window, (*_senders(data), *gateways)))
+    return (one for one in _standing_shapers(data, window, (*_senders(data), *gateways)) if one.held >= least)
 
 
 def of_shapers(data: TestData, window: Window) -> Iterator[Limit]:
@@ -77,13 +77,19 @@ def of_shapers(data: TestData, window: Window) -> Iterator[Limit]:
         yield Limit(LimitedBy.LINK, text, f"the link is the limit: {one.what} lets out {rate}")
 
 
-class _Shaper(NamedTuple):
+class Shaper(NamedTuple):
+    """A shaper that always held packets."""
+
     what: str
     """The shaper, its interface and host, for a sentence."""
     held: float
     """The share of the samples in which it held packets."""
     rate_bps: float
     """Of what it let out, each packet's headers included."""
+    host: str
+    """The host of its interface."""
+    payload_bps: float
+    """Of the same without these headers."""
 
 
 def _senders(data: TestData) -> tuple[str, ...]:
@@ -91,22 +97,23 @@ def _senders(data: TestData) -> tuple[str, ...]:
     return (*hosts, "server") if data.spec.direction != "up" else hosts
 
 
-def _standing_shapers(data: TestData, window: Window, hosts: Iterable[str]) -> Iterator[_Shaper]:
+def _standing_shapers(data: TestData, window: Window, hosts: Iterable[str]) -> Iterator[Shaper]:
     """Shapers of the hosts' interfaces on the path that always held packets, and let them out evenly."""
     for host in hosts:
         around = _around([sample for sample in data.samples.get(host, ()) if sample.queues], window)
         for name in dict.fromkeys(queue.name for sample in around for queue in sample.queues):
             read = [(sample, queue) for sample in around for queue in sample.queues if queue.name == name]
             kind = read[-1][1].kind
-            rate_bps = _even_rate_bps([sample for sample, _ in read], name, data, host)
+            rates_bps = _even_rates_bps([sample for sample, _ in read], name, data, host)
             held = sum(1 for _, queue in read if queue.backlog_bytes > 0) / len(read)
-            if kind in _SHAPERS and held >= STANDING and rate_bps is not None and _on_path(around, name):
-                yield _Shaper(f"the shaper ({kind}) of {name} on {host}", held, rate_bps)
+            if kind in _SHAPERS and held >= STANDING and rates_bps is not None and _on_path(around, name):
+                rate_bps, payload_bps = rates_bps
+                yield Shaper(f"the shaper ({kind}) of {name} on {host}", held, rate_bps, host, payload_bps)
 
 
-def _even_rate_bps(samples: Sequence[HostSample], name: str, data: TestData, host: str) -> float | None:
-    """The rate of what an interface sent, each packet's headers included; None if the samples are too few, or mostly
-    differ from their median."""
+def _even_rates_bps(samples: Sequence[HostSample], name: str, data: TestData, host: str) -> tuple[float, float] | None:
+    """The rate of what an interface sent, with each packet's headers and without them; None if the samples are too few,
+    or mostly differ from their median."""
     sent = [(one.t_ns, use.counted[1][0]) for one in samples for use in one.interfaces if use.name == name]
     if len(sent) <= LEAST_SAMPLES:
         return None
@@ -118,8 +125,9 @@ def _even_rate_bps(samples: Sequence[HostSample], name: str, data: TestData, hos
     facts = data.facts.get(host, {}).get("interfaces") or ()
     mtu_bytes = next((one.get("mtu") for one in facts if one.get("name") == name), None) or data.link_mtu_bytes
     first, last = (next(use for use in one.interfaces if use.name == name) for one in (samples[0], samples[-1]))
-    carried = wire_bytes(*grown(first, last, 1), mtu_bytes, header_bytes(data.spec))
-    return 8e9 * carried / (sent[-1][0] - sent[0][0])
+    headers, (count, packets) = header_bytes(data.spec), grown(first, last, 1)
+    carried, length_ns = wire_bytes(count, packets, mtu_bytes, headers), sent[-1][0] - sent[0][0]
+    return 8e9 * carried / length_ns, 8e9 * (count - packets * headers) / length_ns
 
 
 def of_gateway(data: TestData, gateway: str, window: Window, least: float = DROPPED) -> Iterator[Limit]:

@@ -41,15 +41,18 @@ class ProcessUse(NamedTuple):
     scheduled_s: float | None = None
     """CPU time by the scheduler's clock, where it is known for the whole process: exact, `user_s` and `system_s` are
     hundredths of a second."""
+    runnable_wait_s: float | None = None
+    """Time that its threads were ready to run and waited for a CPU, summed; null in most samples of several threads."""
 
     @classmethod
     def read(cls, row: records.ProcessSample) -> ProcessUse:
         """Convert a process of an `observation` event."""
         name, pid, user_s, system_s, resident_bytes, threads = _PROCESS_COUNTERS(row)
-        return cls(name, pid, user_s, system_s, resident_bytes, threads, row.get("scheduled_s"))
+        exact_s, waited_s = row.get("scheduled_s"), row.get("runnable_wait_s")
+        return cls(name, pid, user_s, system_s, resident_bytes, threads, exact_s, waited_s)
 
 
-_PROCESS_COUNTERS = itemgetter(*ProcessUse._fields[:-1])
+_PROCESS_COUNTERS = itemgetter(*ProcessUse._fields[:-2])
 
 
 class InterfaceUse(NamedTuple):

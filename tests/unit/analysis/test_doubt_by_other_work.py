@@ -12,6 +12,7 @@ from made_journals import EPOCH_NS, S, facts, histogram, load, observation, proc
 
 from leadline.analysis import TestData, analyse_test
 from leadline.analysis.model import Bound, LimitedBy, Verdict
+from leadline.analysis.test_data import ProcessUse
 from leadline.analysis.test_spec import TestSpec
 from leadline.registry import KINDS
 
@@ -46,13 +47,15 @@ def observe(data: TestData, *, busy: float, foreign: float = FOREIGN, bits: floa
             data.add(host, event)
 
 
-def stream(kind: str, asked_bps: float | None, carried_bps: float, waited: float, **changes: Any) -> TestData:
-    """A tcp or udp test whose payload rate is `carried_bps`."""
+def stream(
+    kind: str, asked_bps: float | None, carried_bps: float, waited: float, own: float = 1.0, **changes: Any
+) -> TestData:
+    """A tcp or udp test whose payload is this share of all on its link, where payloads add up to `carried_bps`."""
     ends: dict[str, Any] = {
         "generator": load(thread(0.3, waited)),
         "receiver": load(thread(0.3), side="peer", socket_drops=0),
     }
-    data = steady_test(kind, carried_bps / 8, **ends)
+    data = steady_test(kind, own * carried_bps / 8, **ends)
     if kind == "udp":
         data.outcomes[0].outcome["flows"][0] |= {"lost": 0}
     given = {"rate_bps": asked_bps} if asked_bps else {}
@@ -157,6 +160,57 @@ def test_machine_on_which_no_task_waited_doubts_nothing_behind_a_gateway(
     assert "other-work" in [reason.code for reason in found.validity.reasons]
     assert found.metrics["latency_p50_us"].verdict is p50
     assert found.metrics["transactions_per_s"].verdict is rate
+
+
+def forward(data: TestData, waited: float | None, used: float = 0.3) -> None:
+    """Add a gateway whose process waited for a CPU for this share of the time, and used one for another."""
+    data.samples["gateway"] = [
+        one._replace(
+            cgroup_s=used * second,
+            processes=(
+                ProcessUse(
+                    "openvpn", 9, used * second, 0.0, 1000, 1, None, None if waited is None else waited * second
+                ),
+            ),
+        )
+        for second, one in enumerate(data.samples["client1"])
+    ]
+    data.facts["gateway"] = data.facts["client1"]
+    data.sut_processes = ("openvpn",)
+    data.in_lab = True
+    for host in ("client1", "server"):
+        data.samples[host] = [one._replace(cgroup_s=0.1 * second) for second, one in enumerate(data.samples[host])]
+
+
+@pytest.mark.parametrize(
+    ("waited", "used", "p50", "rate"),
+    [
+        (0.0, 0.3, Verdict.VALID, Verdict.VALID),
+        (0.015, 0.3, Verdict.DISTURBED, Verdict.VALID),
+        (0.05, 0.3, Verdict.DISTURBED, Verdict.DISTURBED),
+        (None, 0.3, Verdict.DISTURBED, Verdict.DISTURBED),
+        # What the kernel forwards waits for other reasons than its process.
+        (0.0, 0.0, Verdict.DISTURBED, Verdict.DISTURBED),
+    ],
+)
+def test_waits_of_the_gateways_process_bound_what_other_work_did_to_it(
+    waited: float | None, used: float, p50: Verdict, rate: Verdict
+) -> None:
+    data, _ = requests("rr", None, 0.0, np.random.default_rng(1))
+    forward(data, waited, used)
+    found = analyse_test(data)
+    assert "other-work" in [reason.code for reason in found.validity.reasons]
+    assert found.metrics["latency_p50_us"].verdict is p50
+    assert found.metrics["transactions_per_s"].verdict is rate
+
+
+@pytest.mark.parametrize(("own", "is_valid"), [(0.97, True), (0.9, False), (0.3, False)])
+@pytest.mark.parametrize("shaped", [False, True])
+def test_link_that_something_else_fills_too_explains_no_rate(own: float, is_valid: bool, shaped: bool) -> None:
+    carried_bps = 0.5 * LINK_BPS if shaped else 0.985 * LINK_BPS * 1448 / 1538
+    found = analyse_test(stream("tcp", None, carried_bps, waited=0.1, own=own, backlog=shaped))
+    rate = found.metrics["throughput_bps"]
+    assert (rate.verdict is Verdict.VALID, rate.bound) == ((True, None) if is_valid else (False, Bound.LEAST))
 
 
 @pytest.mark.parametrize(("carried", "is_valid"), [(0.985, True), (0.9, False)])

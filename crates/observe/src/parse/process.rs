@@ -29,11 +29,21 @@ pub fn times(stat: &[u8]) -> Option<ProcessTimes> {
     Some(ProcessTimes { state: char::from(state), user_s, system_s, threads })
 }
 
-/// Parses /proc/PID/schedstat: CPU time of the process's first thread, s. `None` also where the kernel keeps none, which
-/// it shows as zeros.
-pub fn scheduled_s(schedstat: &[u8]) -> Option<f64> {
-    let used_ns = decimal(fields(schedstat.trim_ascii()).next()?)?;
-    (used_ns > 0).then_some(used_ns as f64 / 1e9)
+/// What the scheduler keeps of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ThreadSchedule {
+    /// CPU time, s.
+    pub used_s: f64,
+    /// Time that it was runnable and waited for a CPU, s.
+    pub waited_s: f64,
+}
+
+/// Parses /proc/PID/schedstat, which is of the process's first thread, or /proc/PID/task/TID/schedstat. `None` also where
+/// the kernel keeps none, which it shows as zeros.
+pub fn schedule(schedstat: &[u8]) -> Option<ThreadSchedule> {
+    let mut columns = fields(schedstat.trim_ascii());
+    let (used_ns, waited_ns) = (decimal(columns.next()?)?, decimal(columns.next()?)?);
+    (used_ns > 0).then_some(ThreadSchedule { used_s: used_ns as f64 / 1e9, waited_s: waited_ns as f64 / 1e9 })
 }
 
 /// The figures of a thread's status.
@@ -87,9 +97,11 @@ mod tests {
 
     #[test]
     fn zeros_of_a_kernel_without_a_scheduler_clock_are_no_time() {
-        assert_eq!(scheduled_s(b"1500000000 10 3\n"), Some(1.5));
-        assert_eq!(scheduled_s(b"0 0 0\n"), None);
-        assert_eq!(scheduled_s(b""), None);
+        let known = ThreadSchedule { used_s: 1.5, waited_s: 0.25 };
+        assert_eq!(schedule(b"1500000000 250000000 3\n"), Some(known));
+        assert_eq!(schedule(b"0 0 0\n"), None);
+        assert_eq!(schedule(b"1500000000\n"), None);
+        assert_eq!(schedule(b""), None);
     }
 
     #[test]
