@@ -122,6 +122,8 @@ counts! {
             tls_resumed,
             /// Redirects followed.
             redirects,
+            /// Requests that ended, with a response or an error, before their last byte was sent.
+            cut_off,
             /// Requests that were sent again, because the server closed a kept connection before it responded.
             repeated,
             /// Durations that exceeded a histogram's range.

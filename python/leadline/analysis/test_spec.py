@@ -58,6 +58,8 @@ class TestSpec:
     over_ipv6: bool = False
     # Whether its users wait by themselves between requests (think time, pacing); None where the journal does not say.
     has_waits: bool | None = None
+    # Whether the server alone decides how many requests a connection of an http test carries.
+    keeps_connections: bool = True
     # Metrics that the test requests in addition to those of its kind: percentiles.
     asked: tuple[str, ...] = ()
 

@@ -104,6 +104,41 @@ def test_answers_that_refuse_are_noted_from_one_in_a_hundred_on(refused: dict[st
     assert [note.text for note in notes if note.code == "answers-refuse"] == ([] if text is None else [text])
 
 
+@pytest.mark.parametrize(
+    ("counts", "is_noted"),
+    [
+        ({"connections_opened": 10_000}, True),
+        ({"connections_opened": 5_010}, True),
+        ({"connections_opened": 5_009}, False),
+        ({"connections_opened": 10}, False),
+        # A request that is cut off ends its connection.
+        ({"connections_opened": 10_000, "cut_off": 6_000}, False),
+    ],
+)
+def test_server_that_keeps_no_connection_is_noted(counts: dict[str, int], is_noted: bool) -> None:
+    data = over(10, "http", responses=10_000, **counts)
+    texts = [note.text for note in analyse_test(data).validity.notes if note.code == "connection-per-request"]
+    assert bool(texts) is is_noted
+    if is_noted:
+        assert texts[0].startswith(f"{counts['connections_opened']:,} connections were opened for 10,000 answers: ")
+    asked = {"name": "t", "kind": "http", "duration_ms": 10_000, "connections": 10}
+    for changes in ({"requests_per_connection": 1}, {"keep_alive": False}):
+        data.spec = type(data.spec).read(asked | changes)
+        assert "connection-per-request" not in {note.code for note in analyse_test(data).validity.notes}
+
+
+def test_requests_that_were_cut_off_are_counted_and_noted() -> None:
+    found = analyse_test(over(10, responses=100, requests_due=100, requests_sent=60, cut_off=40))
+    assert (found.metrics["cut_off"].value, found.metrics["requests_sent"].value) == (40, 60)
+    [note] = (note for note in found.validity.notes if note.code == "requests-cut-off")
+    assert note.text.startswith(
+        "40 of 100 requests were cut off: the server answered, or closed the connection, before"
+    )
+    whole = analyse_test(over(10, responses=100, requests_due=100, requests_sent=100))
+    assert whole.metrics["cut_off"].value == 0
+    assert "requests-cut-off" not in {note.code for note in whole.validity.notes}
+
+
 def over(connections: int, scheme: str = "http", **counts: int) -> TestData:
     """A steady test over this number of connections."""
     data = steady_test("http", counts=counts)

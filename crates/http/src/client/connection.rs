@@ -72,6 +72,8 @@ pub(super) struct Connection {
     pub(super) is_pushed_back: bool,
     /// Why sending failed. It becomes the connection's error unless a response arrived before.
     pub(super) broken: Option<&'static str>,
+    /// Number of requests that were answered before they were known to be sent completely.
+    pub(super) answered_early: u32,
     /// Number of requests that the connection has carried.
     pub(super) served: u64,
     /// Index of the outstanding request in the set.
@@ -108,6 +110,7 @@ impl Connection {
             is_reopened: false,
             is_pushed_back: false,
             broken: None,
+            answered_early: 0,
             served: 0,
             request: 0,
             redirected: None,
@@ -129,7 +132,7 @@ impl Connection {
                 self.fail(failure.name, || failure.detail, shared, effects)
             }
             (ConnectionState::Up, Input::NotSent { missing, failure }) => {
-                self.take_back(missing, effects);
+                self.take_back(missing, shared, effects);
                 self.not_sent(failure, shared, effects);
             }
             (ConnectionState::Resolving { .. }, Input::Resolved { address, took_ns }) => {
@@ -229,8 +232,9 @@ impl Connection {
         if outstanding.is_none() && name != Malformed::UnsolicitedBytes.name() {
             return self.lost_idle(shared, effects);
         }
-        if outstanding.is_some() {
+        if let Some(outstanding) = outstanding {
             shared.tally.last_ns = Some(effects.now_ns());
+            shared.tally.count_cut_off(outstanding);
         }
         let requests = outstanding.map_or(1, |outstanding| outstanding.requests);
         effects.count_failure(self.broken.unwrap_or(name), u64::from(requests), detail);
@@ -265,6 +269,7 @@ impl Connection {
 
     fn disconnect(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.detach(SocketUse::Close, shared, effects);
+        self.settle_early_answers(shared, effects);
         match self.state {
             ConnectionState::Up => {
                 shared.up -= 1;
@@ -321,7 +326,7 @@ impl Connection {
         if taken_bytes > 0 {
             self.sent(taken_bytes, shared, effects);
         }
-        self.take_back(unsent_bytes, effects);
+        self.take_back(unsent_bytes, shared, effects);
         true
     }
 

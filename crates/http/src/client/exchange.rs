@@ -116,9 +116,7 @@ impl Connection {
     /// Handles unsolicited bytes after a response. It is unknown which bytes are the response, so the request fails
     /// and the connection is closed.
     fn on_excess_bytes(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if !answer.was_sent {
-            effects.count_sent(0, 1);
-        }
+        self.answered_early += u32::from(!answer.was_sent);
         shared.tally.last_ns = Some(answer.timing.done_ns);
         let cause = Malformed::UnsolicitedBytes;
         effects.count_failure(cause.name(), 1, || cause.explanation().to_owned());
@@ -170,9 +168,7 @@ impl Connection {
     /// Counts a response, unless the script that reads it fails: then the request counts as failed.
     #[inline]
     fn count_response(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if !answer.was_sent {
-            effects.count_sent(0, 1);
-        }
+        self.answered_early += u32::from(!answer.was_sent);
         shared.tally.last_ns = Some(answer.timing.done_ns);
         if let Source::Script(script) = &mut shared.source {
             let status = answer.response.status;
@@ -248,6 +244,7 @@ impl Connection {
                 self.reopen(Some(at_ns), shared, effects);
             }
             Closed::Early(outstanding) => {
+                shared.tally.count_cut_off(outstanding);
                 shared.tally.last_ns = Some(effects.now_ns());
                 let message = "the server closed the connection before it responded";
                 let name = self.broken.unwrap_or("closed_early");

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::connection::Connection;
+use super::connection::{Connection, ConnectionState};
 use super::effects::{Effects, Failure};
 use super::shared::{Begun, Delayed, Idle, Shared};
 use super::source::{Script, Source};
@@ -175,7 +175,7 @@ impl Connection {
         if self.tls.is_some() {
             bytes = if self.records_left == 0 { self.exchange.unsent_bytes() } else { 0 };
         }
-        if !self.exchange.is_sending() {
+        if !self.exchange.is_sending() && self.answered_early == 0 {
             return;
         }
         let requests = self.exchange.batch_requests();
@@ -196,13 +196,26 @@ impl Connection {
         }
     }
 
-    /// Corrects the count of sent bytes.
-    pub(super) fn take_back(&mut self, bytes: usize, effects: &mut impl Effects) {
+    /// Corrects the count of sent bytes. A request that was answered, and whose rest the system did not take, is cut off.
+    pub(super) fn take_back(&mut self, bytes: usize, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         if bytes > 0 {
             self.exchange.take_back(bytes);
-            // A request that was answered still counts as sent.
-            let requests = if self.exchange.is_answered() { 0 } else { self.exchange.batch_requests() };
-            effects.take_back(bytes as u64, u64::from(requests));
+            // Without an answer on this connection, the bytes are those of a handshake.
+            let was_answered = self.exchange.is_answered();
+            let is_counted = !was_answered || (self.state == ConnectionState::Up && self.served > 0);
+            let requests = if is_counted { u64::from(self.exchange.batch_requests()) } else { 0 };
+            effects.take_back(bytes as u64, requests);
+            shared.tally.cut_off += if was_answered { requests } else { 0 };
+        }
+    }
+
+    /// Counts requests that were answered before they were known to be sent, once it is known what the system took.
+    pub(super) fn settle_early_answers(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        let requests = u64::from(std::mem::take(&mut self.answered_early));
+        if self.exchange.unsent_bytes() == 0 {
+            effects.count_sent(0, requests);
+        } else {
+            shared.tally.cut_off += requests;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Counters of a pool beside those that [`Effects`](super::Effects) keeps.
 
+use crate::Outstanding;
+
 /// Counts of one thread's requests and connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -29,6 +31,8 @@ pub struct Tally {
     pub redirects: u64,
     /// Requests that the socket did not take completely at once.
     pub pushback: u64,
+    /// Requests that ended, with a response or an error, before their last byte was sent.
+    pub cut_off: u64,
     /// Responses by the first digit of their status code.
     pub status: [u64; 10],
     /// When the first request was sent, ns.
@@ -37,6 +41,13 @@ pub struct Tally {
     pub last_ns: Option<u64>,
     /// When the load ended, ns.
     pub end_ns: Option<u64>,
+}
+
+impl Tally {
+    /// Counts requests that end without a response, if they were not sent completely.
+    pub fn count_cut_off(&mut self, ended: Outstanding) {
+        self.cut_off += if ended.was_sent { 0 } else { u64::from(ended.requests) };
+    }
 }
 
 /// Names of the elements of [`Tally::status`].

@@ -40,6 +40,7 @@ _METRICS = (
     higher("requests_per_s", "answered requests per second inside the steady window"),
     neither("requests_due", "requests that fell due"),
     neither("requests_sent", "requests that were sent completely"),
+    lower("cut_off", "requests that the server answered or cut off before they were sent completely"),
     lower("unanswered", "requests without an answer at the end of the test"),
     lower("unsent", "requests that were due and were not sent"),
     lower("error_ratio", "share of the operations that failed, were refused, or had no answer in time"),
@@ -187,6 +188,7 @@ class Http(Kind[HttpTest]):
             send_gap_s=t.shortest_gap_s(stages),
             steady=t.is_steady(stages),
             asked_delay_s=asked_delay_s(test),
+            keeps_connections=test.get("keep_alive") is not False and test.get("requests_per_connection") is None,
             asked=t.asked_percentiles(test, ("latency", "service")),
         )
 
@@ -219,11 +221,15 @@ class Http(Kind[HttpTest]):
     def rules(self) -> Rules:
         """An HTTP server reports nothing about itself to clients, and the generator's ceiling can be measured."""
         from leadline.analysis import rules
-        from leadline.kinds.http.notes import ceiling_known, server_unknown
+        from leadline.kinds.http import notes
 
         return rules.rules_of(
             limits=(rules.busy_threads, rules.late_sends, rules.unsent_by_hosts),
-            notes=(ceiling_known, server_unknown, rules.idle_wake_ups(*self.woken)),
+            notes=(
+                *(notes.ceiling_known, notes.server_unknown),
+                *(notes.requests_cut_off, notes.connection_per_request),
+                rules.idle_wake_ups(*self.woken),
+            ),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:

@@ -58,6 +58,7 @@ def http_figures(
         "requests": Metric(sum_of_flows(flows, received_units), "count"),
         "requests_per_s": Metric(rates["requests_per_s"], "1/s"),
         **{name: Metric(counter(data, name), "count") for name in _COUNTS},
+        "cut_off": Metric(_rare(data, "cut_off"), "count"),
         "redirects": Metric(_rare(data, "redirects"), "count"),
         "handshakes_full": Metric(_handshakes(data, "tls_full"), "count"),
         "handshakes_resumed": Metric(_handshakes(data, "tls_resumed"), "count"),

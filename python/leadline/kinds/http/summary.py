@@ -121,6 +121,7 @@ def _fates(metrics: Mapping[str, Metric]) -> str:
     """Requests by outcome: due, answered, unanswered, unsent."""
     words = {"due": "requests_due", "sent": "requests_sent", "answered": "requests"}
     words |= {"unanswered": "unanswered", "unsent": "unsent"}
+    words |= {"cut off": "cut_off"} if _value(metrics, "cut_off") else {}
     known = [f"{_count(metrics, name)} {word}" for word, name in words.items() if _value(metrics, name) is not None]
     return ", ".join(known) or quantities.UNKNOWN
 

@@ -186,6 +186,7 @@ fn worker_counts(tally: &Tally, due: u64, counters: &FlowCounters) -> HttpCounts
         tls_full: has_tls.then_some(tally.tls_full),
         tls_resumed: has_tls.then_some(tally.tls_resumed),
         redirects: unless_zero(tally.redirects),
+        cut_off: unless_zero(tally.cut_off),
         repeated: None,
         histogram_overflow: None,
         status: StatusCounts::of(tally.status),

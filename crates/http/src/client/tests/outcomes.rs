@@ -150,7 +150,34 @@ fn failed_send_waits_for_an_earlier_response() {
     let silent = refuses(vec![Reaction::closes(2 * MS)]);
     assert_eq!((silent.counts(), silent.failures()), ([1, 0, 0, 0, 0, 1], vec![("reset", 1)]));
     let answered = refuses(vec![Reaction::sends(2 * MS, OK), Reaction::closes(3 * MS)]);
-    assert_eq!(answered.counts(), [1, 1, 1, 0, 0, 0]);
+    assert_eq!(answered.counts(), [1, 0, 1, 0, 0, 0]);
+    assert_eq!((silent.tally.cut_off, answered.tally.cut_off), (1, 1));
+}
+
+#[test]
+fn upload_that_ends_before_it_is_written_is_cut_off_and_not_sent() {
+    let refused = "HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    // The other server answers at once and would go on reading.
+    for answer in [refused, OK] {
+        for (taken_bytes, sent, cut_off) in [(10, 0, 9), (ALL_BYTES, 9, 0)] {
+            let simulation = Simulation { sending: Sending::Silent(taken_bytes), ..sends(answer) };
+            let ended = Load::new(settings(), 2, simulation).run(Some(9), SECOND);
+            assert_eq!(ended.counts(), [9, sent, 9, 0, 0, 0], "{taken_bytes}");
+            assert_eq!(ended.tally.cut_off, cut_off, "{taken_bytes}");
+        }
+    }
+    for reaction in [Reaction::closes(MS), Reaction(MS, Action::Breaks("reset"))] {
+        let simulation = Simulation::new(move |_| vec![reaction.clone()]);
+        let ended = threes(Some(3), Simulation { sending: Sending::Silent(10), ..simulation });
+        assert_eq!((ended.counts(), ended.tally.cut_off), ([3, 0, 0, 0, 0, 3], 3));
+    }
+}
+
+#[test]
+fn upload_whose_promised_rest_was_not_taken_is_cut_off() {
+    let refused = "HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let ended = Load::new(settings(), 1, Simulation { left_bytes: 7, ..sends(refused) }).run(Some(3), SECOND);
+    assert_eq!((ended.counts(), ended.tally.cut_off), ([3, 0, 3, 0, 0, 0], 3));
 }
 
 #[test]
@@ -206,10 +233,10 @@ fn redirect_before_its_request_is_sent_is_a_response() {
     };
     // Nothing is known to be sent of the first request, and its rest would be read as part of the next. A request
     // that was sent is followed, and both count as one request.
-    for (sending, redirects) in [(Sending::Silent(0), 0), (Sending::Reported(0), 1)] {
+    for (sending, sent, redirects) in [(Sending::Silent(0), 0, 0), (Sending::Reported(0), 1, 1)] {
         let settings = Settings { redirects: 5, ..settings() };
         let ended = Load::new(settings, 1, Simulation { sending, ..Simulation::new(server) }).run(Some(1), SECOND);
-        assert_eq!((ended.counts(), ended.tally.redirects), ([1, 1, 1, 0, 0, 0], redirects));
+        assert_eq!((ended.counts(), ended.tally.redirects), ([1, sent, 1, 0, 0, 0], redirects));
     }
 }
 

@@ -90,6 +90,9 @@ pub struct Simulation {
     pub now_ns: u64,
     pub payload: Arc<[u8]>,
     pub sending: Sending,
+    /// How many bytes of those that it promised to send it has not taken when a socket that carried a request is
+    /// detached.
+    pub left_bytes: usize,
     /// Time that sent bytes are queued before they are handed over, ns.
     pub queue_ns: u64,
     /// Answers each attempt to connect, by its index.
@@ -131,6 +134,7 @@ impl Simulation {
             now_ns: 0,
             payload: Arc::from([]),
             sending: Sending::Promised,
+            left_bytes: 0,
             queue_ns: 0,
             accept: Box::new(|_| Accept::Yes),
             resolve: None,
@@ -300,10 +304,10 @@ impl Effects for Simulation {
 
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
         self.hand_over();
-        self.sockets.remove(&index)?;
+        let is_used = self.sockets.remove(&index)?.number > 0;
         self.kept += usize::from(then == SocketUse::Keep);
         let taken_bytes = if let Sending::Silent(bytes) = self.sending { bytes } else { 0 };
-        Some(Detached { unsent_bytes: 0, taken_bytes })
+        Some(Detached { unsent_bytes: if is_used { self.left_bytes } else { 0 }, taken_bytes })
     }
 
     fn count_sent(&mut self, bytes: u64, requests: u64) {
