@@ -1103,6 +1103,10 @@ class HttpCounts(BaseModel):
     """
     Connections opened.
     """
+    cut_off: Annotated[int | None, Field(ge=0)] = None
+    """
+    Requests that ended, with a response or an error, before their last byte was sent.
+    """
     due_while_busy: Annotated[int, Field(ge=0)]
     """
     Requests that were sent, and were due while no connection was free.
@@ -3850,6 +3854,11 @@ class DatagramReport(BaseModel):
     """
     Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
     """
+    is_cut_off: bool | None = None
+    """
+    Whether the receiver stopped counting, 20 s after the sender's end, while datagrams still arrived: those that are
+    missing are late or lost.
+    """
     loss_bursts: LengthsReport | None = None
     """
     Runs of consecutive datagrams that never arrived, the one at the end included.
@@ -4652,6 +4661,11 @@ class ProcessSample(BaseModel):
     resident_bytes: Annotated[int, Field(ge=0)]
     """
     Resident memory, bytes.
+    """
+    runnable_wait_s: float | None = None
+    """
+    Time that its threads were runnable and waited for a CPU, s, summed. Of several threads it is read together with the
+    switches. Absent where the kernel does not keep it.
     """
     scheduled_s: float | None = None
     """

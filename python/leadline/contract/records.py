@@ -726,6 +726,10 @@ class HttpCounts(TypedDict):
     """
     Connections opened.
     """
+    cut_off: NotRequired[int | None]
+    """
+    Requests that ended, with a response or an error, before their last byte was sent.
+    """
     due_while_busy: int
     """
     Requests that were sent, and were due while no connection was free.
@@ -2130,6 +2134,7 @@ CountName: TypeAlias = Literal[
     "connections",
     "connections_down",
     "connections_opened",
+    "cut_off",
     "datagrams_refused",
     "due_while_busy",
     "duplicate_answers",
@@ -2213,6 +2218,11 @@ class DatagramReport(TypedDict):
     coalesced: NotRequired[int | None]
     """
     Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
+    """
+    is_cut_off: NotRequired[bool | None]
+    """
+    Whether the receiver stopped counting, 20 s after the sender's end, while datagrams still arrived: those that are
+    missing are late or lost.
     """
     loss_bursts: NotRequired[LengthsReport | None]
     """
@@ -2619,6 +2629,11 @@ class ProcessSample(TypedDict):
     resident_bytes: int
     """
     Resident memory, bytes.
+    """
+    runnable_wait_s: NotRequired[float | None]
+    """
+    Time that its threads were runnable and waited for a CPU, s, summed. Of several threads it is read together with the
+    switches. Absent where the kernel does not keep it.
     """
     scheduled_s: NotRequired[float | None]
     """
