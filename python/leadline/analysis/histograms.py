@@ -80,6 +80,24 @@ class Histogram:
             return None
         return math.sqrt(float(np.average((self.middles_us - mean_us) ** 2, weights=self.counts)))
 
+    @cached_property
+    def log_centre(self) -> tuple[float, float, float]:
+        """The logarithm of the median (of ns), the variance that chance gives it if values are independent, and how far
+        84 % and 16 % of the values lie apart, halved: the standard deviation of a lognormal one. Not of an empty one.
+        """
+        around = math.sqrt(self.count) / 2
+        below, median, above, bottom, top = (
+            math.log(max(1, self.highs_ns[np.searchsorted(self.reached, min(max(rank, 1.0), self.count))]))
+            for rank in (
+                self.count / 2 - around,
+                self.count / 2,
+                self.count / 2 + around,
+                0.16 * self.count,
+                0.84 * self.count,
+            )
+        )
+        return median, ((above - below) / 2) ** 2, (top - bottom) / 2
+
     @property
     def within_stdev(self) -> float | None:
         """Share of the values that lie within one standard deviation of the mean."""

@@ -35,7 +35,6 @@ from leadline.statistics import (
     share_of_total,
 )
 from leadline.statistics.estimate import Values
-from leadline.statistics.quantiles import MIN_PARTS
 
 # Decoding a histogram takes 0.3 ms: with more than this of a test, intervals have no latencies (four seconds of work).
 # A scenario has up to nine in a second, on each host.
@@ -68,7 +67,7 @@ _UNEXPLAINED = 0.05
 """Of a mean, by which that by Little's law may differ, for its rate to show how certain it is."""
 _LITTLE = 0.1
 """Of the connections, by which they may differ from the rate multiplied by the mean time: a generator takes some."""
-# Whose means follow from the rate of a closed loop.
+# Of each of which a connection of a closed loop has one in flight.
 _OF_LOOP = frozenset({_LATENCY, "service"})
 # One value for each client, instead of many in each second.
 _OF_CLIENTS = frozenset({*STEPS, *LATER})
@@ -138,11 +137,11 @@ def with_intervals(
             of_clients = data.spec.connects_clients and asked.histogram in _OF_CLIENTS
             share, running = asked.percentile / 100, data.is_running
             sample, seconds = histograms.sample(asked.histogram), parts.named(asked.histogram)
-            rate = of_loop if asked.histogram in _OF_LOOP else None
+            in_flight = _count_connections(data, flows) if of_loop and asked.histogram in _OF_LOOP else None
             if of_clients and sample.extremes is not None and sample.count:
                 bounds: Estimate | str = _between(sample.extremes, share, None)  # each client connects by itself
             else:
-                bounds = _of_sample(sample, share, seconds, running, rate)
+                bounds = _of_sample(sample, share, seconds, running, in_flight)
             found[name] = _bounded(metric, bounds, unit_ns)
         elif name == _LOST_RATIO:
             sent = metrics.get("sent")
@@ -196,12 +195,16 @@ def _estimate_closed_loop_rate(
     if not rates or not spec.counts_units or spec.paced or not spec.steady or window is None or not mean_us:
         return None
     found = rate_estimate(next(iter(rates.values()))[2], window, spec.interval_ns)
-    connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(flows)
+    connections = _count_connections(data, flows)
     # The window's ends cut at most one request of each connection.
     cut = (latency.max.value_us or 0.0) * NS_PER_US / max(1, window.end_ns - window.start_ns)
     if found is None or abs(found.value * mean_us / 1e6 - connections) > (_LITTLE + cut) * connections:
         return None
     return found
+
+
+def _count_connections(data: TestData, flows: Sequence[Flow]) -> int:
+    return data.spec.connections * max(1, len(data.hosts)) if data.spec.connections else len(flows)
 
 
 def _bounded_rate(
@@ -281,8 +284,10 @@ def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
 
 
 def _of_sample(
-    sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool, rate: Estimate | None = None
+    sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool, in_flight: int | None = None
 ) -> Estimate | str:
+    """Bounds by ranks and by the level of the seconds, the further one on each side where there are both. A closed loop
+    has so many operations `in_flight`."""
     extremes = sample.extremes
     if extremes is None:
         return _NOT_ENDED
@@ -291,21 +296,23 @@ def _of_sample(
         return _FEW_PARTS
     independent = independent_values(whole, share, seconds)
     found = None if independent is None else _between(extremes, share, independent)
-    if is_running or (found is not None and found.reason is None):
-        return found or _FEW_PARTS
-    level = bounds_by_level(sample, share, seconds, rate)
-    if level is None and len(seconds) < MIN_PARTS:
+    if is_running and found is None:
+        return _FEW_PARTS
+    level = bounds_by_level(sample, share, seconds, in_flight=in_flight, has_range=not is_running)
+    if level is None and found is None and not is_running:
         level = range_of_all(sample, share)
-    return _with_open_sides(found, level) or _FEW_PARTS
+    return _join(found, level) or _FEW_PARTS
 
 
-def _with_open_sides(found: Estimate | None, level: Estimate | None) -> Estimate | None:
-    """Bounds by ranks whose open sides are those by the level, where that has one."""
-    found = found or (None if level is None else replace(level, low=None, high=None, reason=_FEW_PARTS))
+def _join(found: Estimate | None, level: Estimate | None) -> Estimate | None:
+    """The further bound on each side; an open side of one is that of the other."""
     if found is None or level is None:
-        return found
-    low, high = (level.low if found.low is None else found.low), (level.high if found.high is None else found.high)
-    return replace(found, low=low, high=high, reason=found.reason if low is None or high is None else None)
+        one = found or level
+        is_open = one is not None and None in (one.low, one.high)
+        return replace(one, reason=one.reason or _FEW_PARTS) if one is not None and is_open else one
+    low = min((bound for bound in (found.low, level.low) if bound is not None), default=None)
+    high = max((bound for bound in (found.high, level.high) if bound is not None), default=None)
+    return replace(found, low=low, high=high, reason=found.reason if None in (low, high) else None)
 
 
 def independent_values(whole: Histogram, share: float, seconds: Sequence[Histogram]) -> float | None:

@@ -1,10 +1,11 @@
-"""Bounds of percentiles where the seconds of a test do not show how much its times depend on each other: because they
-are fewer than five, or because they differ so much, or so little beside each other, that ranks leave a side open.
+"""Bounds of percentiles by the level of a test: how long its times are in each second, which wanders.
 
-In a closed loop the rate is the number of connections divided by the mean time (Little's law), and it is read ten times
-a second: by how much less certain it is than independent times would make it, these are worth fewer. Elsewhere the
-medians of the seconds tell how certain the level is. Where ranks still leave a side open, the shortest and the longest
-time bound it, by as much further away as one more second may differ. Pure.
+Each second has a level, the median of its times. A test of few seconds sees few levels, so that ranks of its values
+alone say too much. Times freed of their second's level are bounded by ranks; how far the level of the test may be from
+that of a longer one, and how much more levels may differ than those that were seen, widens these bounds. Where too few
+values lie beyond, the shortest and the longest time stand for the ranks. Pure.
+
+Source: S. Asmussen, P. W. Glynn, Stochastic Simulation (2007), IV.5, on sectioning.
 """
 
 from __future__ import annotations
@@ -16,43 +17,59 @@ import numpy as np
 
 from leadline.analysis.durations import BEYOND_NS, Sample
 from leadline.analysis.histograms import Histogram, rank_of
-from leadline.statistics import Estimate, quantile_of_buckets
-from leadline.statistics.estimate import t_quantile
-from leadline.statistics.means import MIN_VALUES, variance_of_mean
+from leadline.statistics import Estimate, count_beside_bursts, quantile_of_buckets
+from leadline.statistics.estimate import Values, t_quantile
+from leadline.statistics.incomplete_beta import normal_quantile
+from leadline.statistics.means import MIN_VALUES, lag_correlation
+from leadline.statistics.quantiles import MIN_PARTS, inflate
 
+NS_PER_S = 1e9
 UNSEEN_DEPENDENCE = 2.0
 """How many times fewer independent ones values are worth where nothing shows how much they depend on each other."""
 _TAIL = 0.025
 """Of the truths, beyond each bound."""
 MIN_SECONDS = 2
 """Fewer do not differ."""
-MAX_EXPONENT = 50.0
-"""Of a factor: nothing is known of times that differ by more."""
-_MANY = 1e9
+UNSEEN_CORRELATION = 5 / 6
+"""Of the levels of neighbouring seconds, as is assumed of `FEW_SECONDS` and fewer; of `MANY_SECONDS` none is."""
+FEW_SECONDS, MANY_SECONDS = 15, 60
+MAX_CORRELATION = 0.95
+_MORE_IN_TAILS = 0.8
+"""Of the error of a level, by which levels may differ more than those that were seen."""
+_LESS_INSIDE = 0.3
+"""Of a level's error, for each standard deviation by which a percentile lies outside: its bound inside is closer."""
+_FEW_AGREE, _FEW_DIFFER = 0.45, 5.0
+"""The error of a level, in logarithms, where there are fewer than `MIN_PARTS` seconds: at most the first if they agree,
+so many times their standard deviation if they differ. Levels that wander by 10 % go no further."""
 
 
 def bounds_by_level(
-    sample: Sample, share: float, seconds: Sequence[Histogram], rate: Estimate | None
+    sample: Sample, share: float, seconds: Sequence[Histogram], *, in_flight: int | None = None, has_range: bool = True
 ) -> Estimate | None:
-    """A percentile's bounds in ns; None where not even the level is known. `rate` is that of a closed loop."""
+    """A percentile's bounds in ns; None where not even the level is known. A side that ranks leave open ends at the
+    shortest or the longest time, if it `has_range`. A closed loop has so many operations `in_flight`."""
     extremes, whole = sample.extremes, sample.completed
     found = [part for part in seconds if part.count]
-    half = None if rate is None else rate.half_width_ratio
-    factor = _factor_of_medians(found, half)
-    if extremes is None or factor is None:
+    errors = level_errors(found, share)
+    if extremes is None or errors is None:
         return None
-    worth, around = whole.count / UNSEEN_DEPENDENCE, factor
-    if half is not None:
-        worth, around = min(worth, _worth_by_rate(whole, half)), 1.0
-    below, above = _by_ranks(extremes, share, worth)
-    widest = range_of_all(sample, share)
-    of_seconds = [_of_second(part, share) for part in (*found, whole)]
-    low = None if below is None else min(below, *(bottom for bottom, _ in of_seconds)) / around
-    high = None if above is None else max(above, *(top for _, top in of_seconds)) * around
-    if widest is not None and widest.low is not None and widest.high is not None:
-        low = widest.low / factor if low is None else low
-        high = widest.high * factor if high is None else high
-    return Estimate(_of_second(whole, share)[1], low, high, worth)
+    if len(found) < MIN_PARTS:
+        # One stall lengthens all that are in flight: without a closed loop, as many as begin during the longest time.
+        longest_s = float(whole.highs_ns[-1]) / NS_PER_S
+        together = in_flight or whole.count / len(found) * longest_s
+        worth: float | None = whole.count / max(UNSEEN_DEPENDENCE, together)
+    else:
+        worth = count_beside_bursts(_exceed_beside_levels(found, share), [part.count for part in found])
+    low, high = (None, None) if worth is None else _by_ranks(extremes, share, worth)
+    widest = range_of_all(sample, share) if has_range else None
+    if widest is not None:
+        low, high = (widest.low if low is None else low), (widest.high if high is None else high)
+    value = of_rank(whole, share)[1]
+    below = (
+        None if low is None else value * math.exp(-math.hypot(math.log(value / max(1.0, min(low, value))), errors[0]))
+    )
+    above = None if high is None else value * math.exp(math.hypot(math.log(max(high, value) / value), errors[1]))
+    return Estimate(value, below, above, worth or 1.0)
 
 
 def range_of_all(sample: Sample, share: float) -> Estimate | None:
@@ -68,7 +85,62 @@ def range_of_all(sample: Sample, share: float) -> Estimate | None:
     if above is None and sample.is_open:
         return None
     low = float(extremes[0].lows_ns[0]) if below is None else min(below, shortest)
-    return Estimate(_of_second(whole, share)[1], low, max(above or longest, longest), 1)
+    return Estimate(of_rank(whole, share)[1], low, max(above or longest, longest), 1)
+
+
+def level_errors(seconds: Sequence[Histogram], share: float) -> tuple[float, float] | None:
+    """By how much the level of these seconds may lead a percentile astray, in logarithms: by how much the truth may be
+    below, and above it. None of fewer seconds than `MIN_SECONDS`.
+
+    Levels are a first-order series of normal logarithms. That of the test has Student's t for its error. Of a tail,
+    those outside of what was seen count too: the deviation of levels may be as many times larger as their error
+    says, and what times differ by inside of each second hides it.
+    """
+    found = [part for part in seconds if part.count]
+    if len(found) < MIN_SECONDS:
+        return None
+    centres = np.array([part.log_centre for part in found])
+    weights = np.array([part.count for part in found], dtype=np.float64)
+    deviation, correlation = _levels(centres[:, 0], centres[:, 1], weights / weights.sum())
+    factor = t_quantile(len(found) - 1) * math.sqrt(inflate(correlation) / len(found))
+    inside, outside = float(np.median(centres[:, 2])), abs(normal_quantile(share))
+    whole = math.hypot(inside, deviation)
+    wider = outside * (math.hypot(inside, (1 + _MORE_IN_TAILS * factor) * deviation) - whole)
+    closer = _LESS_INSIDE * outside * deviation / whole if whole else 0.0
+    most = max(_FEW_AGREE, _FEW_DIFFER * deviation) if len(found) < MIN_PARTS else math.inf
+    outer = min(factor * deviation + wider, most)
+    inner = min(factor * deviation, most) * max(0.0, 1 - closer)
+    return (inner, outer) if share >= 0.5 else (outer, inner)
+
+
+def _levels(levels: Values, chances: Values, weights: Values) -> tuple[float, float]:
+    """The standard deviation of the seconds' levels, each with the weight of its values, and how much neighbours
+    resemble each other. From `MIN_PARTS` on it is freed of what chance makes of them."""
+    count = len(levels)
+    deviations = levels - float(weights @ levels)
+    variance = float(weights @ deviations**2) * count / (count - 1)
+    if variance <= 0:
+        return 0.0, 0.0
+    wandering = max(0.0, variance - float(weights @ chances)) if count >= MIN_PARTS else variance
+    unseen = UNSEEN_CORRELATION * min(1.0, max(0.0, (MANY_SECONDS - count) / (MANY_SECONDS - FEW_SECONDS)))
+    if count < MIN_VALUES or not wandering:
+        return math.sqrt(wandering), unseen
+    weighted = deviations * np.sqrt(weights)
+    seen = lag_correlation(weighted, float(weighted @ weighted)) * variance / wandering
+    seen = min(max(0.0, seen), MAX_CORRELATION)
+    # With room for its standard error, by less where hardly any was seen.
+    room = min(1.0, (3 * seen) ** 2) * math.sqrt((1 - seen**2) / count)
+    return math.sqrt(wandering), min(max(unseen, seen + room), MAX_CORRELATION)
+
+
+def _exceed_beside_levels(seconds: Sequence[Histogram], share: float) -> list[int]:
+    """How many times of each second exceed a quantile of all, each divided by its second's level."""
+    times = [np.log(np.maximum(1, part.highs_ns)) - part.log_centre[0] for part in seconds]
+    joined, counts = np.concatenate(times), np.concatenate([part.counts for part in seconds])
+    order = np.argsort(joined)
+    reached = np.cumsum(counts[order])
+    edge = joined[order][np.searchsorted(reached, rank_of(share * 100, int(reached[-1])))]
+    return [int(part.counts[of_part > edge].sum()) for part, of_part in zip(seconds, times, strict=True)]
 
 
 def _by_ranks(
@@ -81,29 +153,7 @@ def _by_ranks(
     return below.low, None if above.high is None or above.high >= BEYOND_NS else above.high
 
 
-def _factor_of_medians(seconds: Sequence[Histogram], half: float | None) -> float | None:
-    """How many times as long, or as short, the median of one more second may be as those of the test: by the whole
-    interval of a closed loop's rate, half of which is `half`, elsewhere by Student's t. A tail is made of the seconds
-    that lie furthest out, so how certain their mean is says too little."""
-    medians = np.log([max(1.0, _of_second(part, 0.5)[1]) for part in seconds])
-    if half is not None:
-        return math.exp(max(2 * half, float(np.ptp(medians)) if len(medians) else 0.0))
-    if len(medians) < MIN_SECONDS:
-        return None
-    independent, deviation = (len(medians) + 1) / 2, float(medians.std(ddof=1))
-    if len(medians) >= MIN_VALUES:
-        variance, independent = variance_of_mean(medians)
-        deviation = math.sqrt(variance * independent)
-    return math.exp(min(t_quantile(max(independent - 1, 1.0)) * deviation, MAX_EXPONENT))
-
-
-def _worth_by_rate(whole: Histogram, half: float) -> float:
-    """The number of independent times whose mean is as uncertain as the rate, whose interval is ±`half` of it."""
-    if not half or not whole.mean_us or whole.stdev_us is None:
-        return float(whole.count)
-    return (t_quantile(_MANY) * whole.stdev_us / whole.mean_us / half) ** 2
-
-
-def _of_second(part: Histogram, share: float) -> tuple[float, float]:
+def of_rank(part: Histogram, share: float) -> tuple[float, float]:
+    """The lowest and the highest value of the bucket with a quantile, ns."""
     at = int(np.searchsorted(part.reached, rank_of(share * 100, part.count)))
     return float(part.lows_ns[at]), float(part.highs_ns[at])

@@ -14,6 +14,7 @@ import numpy as np
 
 from leadline.analysis.histograms import Histogram
 from leadline.analysis.intervals import Parts, independent_values
+from leadline.analysis.level_bounds import level_errors
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import Metric, Reason, Verdict
 from leadline.analysis.scope import PERCENTILE_UNCERTAIN
@@ -89,7 +90,8 @@ def _needed(whole: Histogram, share: float, seconds: Sequence[Histogram], limit:
     cause = f"{beyond:,} of {whole.count:,} values lie beyond it"
     if worth <= whole.count * WORTH_LESS:
         cause += f", and as its seconds differ, all are worth about {max(1, round(worth)):,} independent ones"
-    times = _times_needed(whole, share, worth, limit)
+    errors = level_errors(seconds, share) or (0.0, 0.0)
+    times = _times_needed(whole, share, worth, sum(errors) / 2, limit)
     if times is None and len(seconds) < LEAST_NEIGHBOURS:
         return f"{cause}; {_LONGER.format(LEAST_NEIGHBOURS)}"  # of few seconds it may seem so by chance
     if times is None:
@@ -98,14 +100,15 @@ def _needed(whole: Histogram, share: float, seconds: Sequence[Histogram], limit:
     return f"{cause}; about {_rounded_up(times * whole.count):,} values, or {_rounded_up(length_s):,} s, are enough"
 
 
-def _times_needed(whole: Histogram, share: float, worth: float, limit: float) -> float | None:
-    """How many times as many values would have an interval within the limit, if they were distributed alike."""
+def _times_needed(whole: Histogram, share: float, worth: float, error: float, limit: float) -> float | None:
+    """How many times as many values would have an interval within the limit, if they were distributed alike; `error` is
+    what the level of their seconds adds."""
     times = 1.0
     while times <= MOST_TIMES:
         counts = np.rint(whole.counts * times).astype(np.int64)
         found = quantile_of_buckets(whole.lows_ns, whole.highs_ns, counts, share, independent=worth * times)
         half = found.half_width_ratio
-        if half is not None and half <= AIMED * limit:
+        if half is not None and math.hypot(half, error / math.sqrt(times)) <= AIMED * limit:
             return times
         times *= _STEP
     return None

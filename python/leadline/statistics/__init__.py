@@ -18,6 +18,7 @@ from leadline.statistics.means import (
     no_narrower_than_parts,
 )
 from leadline.statistics.quantiles import (
+    count_beside_bursts,
     independent_count,
     level_correlation,
     quantile_of_buckets,
@@ -43,6 +44,7 @@ __all__ = [
     "Truncation",
     "change_points",
     "compare",
+    "count_beside_bursts",
     "decide",
     "independent_count",
     "lengthening",

@@ -42,7 +42,7 @@ def beta_quantile(a: float, b: float, probability: float) -> float:
     likely = math.log(a) - math.log(b)
     if a > 1 and b > 1:
         # Abramowitz and Stegun, 26.5.22.
-        normal = _normal_quantile(probability)
+        normal = normal_quantile(probability)
         middle, skew = 2 / (1 / (2 * a - 1) + 1 / (2 * b - 1)), 1 / (2 * b - 1) - 1 / (2 * a - 1)
         square = (normal**2 - 3) / 6
         likely += 2 * (normal * math.sqrt(middle + square) / middle + skew * (square + 5 / 6 - 2 / (3 * middle)))
@@ -59,7 +59,7 @@ def student_quantile(freedom: float, confidence: float) -> float:
     if not (freedom > 0 and 0 < confidence < 1):
         raise ValueError(f"t has no quantile for {freedom} degrees of freedom at {confidence}")
     # Abramowitz and Stegun, 26.7.5.
-    normal = _normal_quantile(0.5 + confidence / 2)
+    normal = normal_quantile(0.5 + confidence / 2)
     likely = normal + (normal**3 + normal) / (4 * freedom) + (5 * normal**5 + 16 * normal**3) / (96 * freedom**2)
     # |t| exceeds the bound with the probability I_x(freedom / 2, 1 / 2), where x is freedom / (freedom + bound²).
     log_odds = _beta_log_odds(
@@ -92,7 +92,7 @@ def binomial_quantile(probability: float, number: float, share: float) -> float:
         return math.log1p(-probability) - _log_probability(b, a, -log_odds)[0]
 
     # Cornish and Fisher's expansion, with the half of a count that continuity asks for.
-    normal, deviation = _normal_quantile(probability), math.sqrt(number * share * (1 - share))
+    normal, deviation = normal_quantile(probability), math.sqrt(number * share * (1 - share))
     likely = number * share - 0.5 + normal * deviation + (1 - 2 * share) * (normal**2 - 1) / 6
     return _root(excess, 0.0, number - 1.0, likely, 0.01 * deviation)
 
@@ -116,7 +116,7 @@ def _root(function: Callable[[float], float], low: float, high: float, likely: f
     return at
 
 
-def _normal_quantile(probability: float) -> float:
+def normal_quantile(probability: float) -> float:
     """The value that a normal variable stays below with this probability, within 0.0005: Abramowitz and Stegun,
     26.2.23."""
     root = math.sqrt(-2 * math.log(min(probability, 1 - probability)))

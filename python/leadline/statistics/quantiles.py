@@ -128,14 +128,29 @@ def independent_count(
     number = len(parts.deviations)
     excess, own = parts.excess, parts.correlation
     level = max(correlation, _raised(own / excess, number) if excess > 0 else 0.0)
-    inflation = 1 - excess + excess * _inflation(level)
+    inflation = 1 - excess + excess * inflate(level)
     independent = number / inflation
     variance = parts.variance / max(1 - 1 / independent, 0.1)
     effect = variance * inflation / parts.chance
-    freedom = max(min(independent, parts.holders * independent / number) - 1, 1.0)
-    certainty = (t_quantile(_MANY, confidence) / t_quantile(freedom, confidence)) ** 2
-    # Parts that differ as much as chance makes them differ are worth all their values, however few they are.
-    return parts.total / max(1.0, 1 + (effect - 1) / certainty)
+    return parts.worth(effect, min(independent, parts.holders * independent / number) - 1, confidence)
+
+
+def count_beside_bursts(above: ArrayLike, totals: ArrayLike, confidence: float = CONFIDENCE) -> float | None:
+    """How many independent values a sample is worth for one quantile whose parts are freed of their own levels, so that
+    they do not resemble their neighbours: by the design effect alone, and by how few parts tell it. What is left are
+    bursts, as of stalls.
+
+    None as of `independent_count`.
+
+    Raises:
+        ValueError: no part, arrays of different lengths, or a value that is not finite.
+    """
+    parts = _Parts.of(above, totals)
+    if parts is None:
+        return None
+    number = len(parts.deviations)
+    effect = parts.variance * number / (number - 1) / parts.chance
+    return parts.worth(effect, min(number, parts.holders) - 1, confidence)
 
 
 def level_correlation(above: ArrayLike, totals: ArrayLike) -> float:
@@ -177,6 +192,12 @@ class _Parts:
         variance = float(deviations @ deviations) / len(sizes)
         return cls(total, deviations, variance, total * ratio * (1 - ratio) / len(sizes), min(held))
 
+    def worth(self, effect: float, freedom: float, confidence: float) -> float:
+        """How many independent values all are worth, by a design effect that so many independent parts tell."""
+        certainty = (t_quantile(_MANY, confidence) / t_quantile(max(freedom, 1.0), confidence)) ** 2
+        # Parts that differ as much as chance makes them differ are worth all their values, however few they are.
+        return self.total / max(1.0, 1 + (effect - 1) / certainty)
+
     @property
     def excess(self) -> float:
         """The share of the variance that chance does not explain."""
@@ -199,7 +220,7 @@ def _raised(correlation: float, number: int) -> float:
     return min(found + room, _MAX_CORRELATION)
 
 
-def _inflation(correlation: float) -> float:
+def inflate(correlation: float) -> float:
     """How much more than independent values' the variance of the mean of a first-order series is."""
     return (1 + correlation) / (1 - correlation)
 
