@@ -98,6 +98,12 @@ class Histogram:
         )
         return median, ((above - below) / 2) ** 2, (top - bottom) / 2
 
+    @cached_property
+    def steps_from_median(self) -> NDArray[np.int64]:
+        """How far each bucket is from the median, in thousandths of the logarithm. Not of an empty one."""
+        logs = np.log(np.maximum(1, self.highs_ns)) - self.log_centre[0]
+        return np.rint(1000 * logs).astype(np.int64)
+
     @property
     def within_stdev(self) -> float | None:
         """Share of the values that lie within one standard deviation of the mean."""

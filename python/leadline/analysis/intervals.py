@@ -286,8 +286,8 @@ def _read_at(edges: Values, points: Sequence[Point], counter: str) -> Values:
 def _of_sample(
     sample: Sample, share: float, seconds: Sequence[Histogram], is_running: bool, in_flight: int | None = None
 ) -> Estimate | str:
-    """Bounds by ranks and by the level of the seconds, the further one on each side where there are both. A closed loop
-    has so many operations `in_flight`."""
+    """Bounds by ranks and by the level of the seconds, the further one on each side where there are both. `in_flight`
+    is how many operations of a closed loop are."""
     extremes = sample.extremes
     if extremes is None:
         return _NOT_ENDED

@@ -40,14 +40,14 @@ _LESS_INSIDE = 0.3
 """Of a level's error, for each standard deviation by which a percentile lies outside: its bound inside is closer."""
 _FEW_AGREE, _FEW_DIFFER = 0.45, 5.0
 """The error of a level, in logarithms, where there are fewer than `MIN_PARTS` seconds: at most the first if they agree,
-so many times their standard deviation if they differ. Levels that wander by 10 % go no further."""
+and this multiple of their standard deviation if they differ. Levels that wander by 10 % go no further."""
 
 
 def bounds_by_level(
     sample: Sample, share: float, seconds: Sequence[Histogram], *, in_flight: int | None = None, has_range: bool = True
 ) -> Estimate | None:
     """A percentile's bounds in ns; None where not even the level is known. A side that ranks leave open ends at the
-    shortest or the longest time, if it `has_range`. A closed loop has so many operations `in_flight`."""
+    shortest or the longest time, if it `has_range`. `in_flight` is how many operations of a closed loop are."""
     extremes, whole = sample.extremes, sample.completed
     found = [part for part in seconds if part.count]
     errors = level_errors(found, share)
@@ -89,8 +89,8 @@ def range_of_all(sample: Sample, share: float) -> Estimate | None:
 
 
 def level_errors(seconds: Sequence[Histogram], share: float) -> tuple[float, float] | None:
-    """By how much the level of these seconds may lead a percentile astray, in logarithms: by how much the truth may be
-    below, and above it. None of fewer seconds than `MIN_SECONDS`.
+    """Bounds of how far the truth of a percentile may be below and above that of these seconds, in logarithms, because
+    of their levels. None of fewer seconds than `MIN_SECONDS`.
 
     Levels are a first-order series of normal logarithms. That of the test has Student's t for its error. Of a tail,
     those outside of what was seen count too: the deviation of levels may be as many times larger as their error
@@ -135,12 +135,15 @@ def _levels(levels: Values, chances: Values, weights: Values) -> tuple[float, fl
 
 def _exceed_beside_levels(seconds: Sequence[Histogram], share: float) -> list[int]:
     """How many times of each second exceed a quantile of all, each divided by its second's level."""
-    times = [np.log(np.maximum(1, part.highs_ns)) - part.log_centre[0] for part in seconds]
-    joined, counts = np.concatenate(times), np.concatenate([part.counts for part in seconds])
-    order = np.argsort(joined)
-    reached = np.cumsum(counts[order])
-    edge = joined[order][np.searchsorted(reached, rank_of(share * 100, int(reached[-1])))]
-    return [int(part.counts[of_part > edge].sum()) for part, of_part in zip(seconds, times, strict=True)]
+    joined, counts = (
+        np.concatenate([part.steps_from_median for part in seconds]),
+        np.concatenate([part.counts for part in seconds]),
+    )
+    lowest = int(joined.min())
+    reached = np.cumsum(np.bincount(joined - lowest, counts))
+    edge = lowest + int(np.searchsorted(reached, rank_of(share * 100, int(reached[-1]))))
+    places = [int(np.searchsorted(part.steps_from_median, edge, "right")) for part in seconds]
+    return [part.count - int(part.reached[at - 1] if at else 0) for part, at in zip(seconds, places, strict=True)]
 
 
 def _by_ranks(

@@ -193,7 +193,7 @@ class _Parts:
         return cls(total, deviations, variance, total * ratio * (1 - ratio) / len(sizes), min(held))
 
     def worth(self, effect: float, freedom: float, confidence: float) -> float:
-        """How many independent values all are worth, by a design effect that so many independent parts tell."""
+        """How many independent values all are worth, by a design effect of `freedom` + 1 independent parts."""
         certainty = (t_quantile(_MANY, confidence) / t_quantile(max(freedom, 1.0), confidence)) ** 2
         # Parts that differ as much as chance makes them differ are worth all their values, however few they are.
         return self.total / max(1.0, 1 + (effect - 1) / certainty)

@@ -25,7 +25,7 @@ from synthetic import ar1
 
 Times = NDArray[np.float64]
 Speed = Callable[[np.random.Generator, int, int], Times]
-"""A row of speeds for each set, one for each millisecond, of a test of so many seconds."""
+"""A row of speeds for each set, one for each millisecond, of a test of a length in seconds."""
 Work = Callable[[np.random.Generator, int], Times]
 WORK_S = 5e-3
 STEPS_PER_S = 1000
@@ -106,7 +106,7 @@ def slow_share(generator: np.random.Generator, count: int) -> Times:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A made load: of so many connections, or of `rate_per_s` requests, answered at once or `is_queued` one by one."""
+    """A made load: of some connections, or of `rate_per_s` requests, answered at once or `is_queued` one by one."""
 
     speed: Speed
     work: Work
@@ -123,7 +123,7 @@ def make_figures(load: Load, length_s: int, sets: int, generator: np.random.Gene
 
 def find_figures(begun: Times, ended: Times, length_s: int, connections: int | None) -> dict[str, Metric]:
     """The percentiles and the mean of a test with their intervals, by when its requests began and ended, s; of a closed
-    loop of so many connections."""
+    loop if the number of its connections is given."""
     is_done = ended < length_s
     durations, at = (ended - begun)[is_done], ended[is_done]
     ages = length_s - begun[~is_done & (begun < length_s)]

@@ -98,9 +98,9 @@ def wrong(truth: float, bounds: Bounds) -> float:
         ("10 %", 6, 60),
         ("25 %", 6, 60),
         ("40 ms", 6, 40),
-        *(pytest.param(name, length_s, 200, marks=full) for name in LOADS for length_s in (6, 10)),
-        *(pytest.param(name, 30, 100, marks=full) for name in LOADS),
-        *(pytest.param(name, 2, 200, marks=full) for name in (STEADY | WANDERING)),
+        *(pytest.param(name, length_s, 100, marks=full) for name in LOADS for length_s in (6, 10)),
+        *(pytest.param(name, 30, 40, marks=full) for name in WANDERING),
+        *(pytest.param(name, 2, 100, marks=full) for name in (STEADY | WANDERING)),
     ],
 )
 def test_intervals_contain_the_truth(name: str, length_s: int, sets: int) -> None:
@@ -121,7 +121,7 @@ def test_intervals_contain_the_truth(name: str, length_s: int, sets: int) -> Non
     [
         ("jitter", 30),
         ("10 %", 60),
-        *(pytest.param(name, 400, marks=full) for name in (STEADY | WANDERING) if not name.endswith("of one")),
+        *(pytest.param(name, 200, marks=full) for name in (STEADY | WANDERING) if not name.endswith("of one")),
     ],
 )
 def test_targets_far_from_the_truth_are_decided_in_two_seconds(name: str, sets: int) -> None:
@@ -131,13 +131,20 @@ def test_targets_far_from_the_truth_are_decided_in_two_seconds(name: str, sets: 
     assert max(wrong(*one) for one in found) <= 0.005
 
 
-def test_median_among_stalls_is_decided_in_two_seconds_and_its_99th_percentile_often_not() -> None:
-    """Of three stalls in two seconds nothing shows that there are not twice or half as many: in as many as that, the
-    p99 is within a stall."""
-    median, _, p99 = measure("40 ms", 2, 40)
-    assert undecided(*median, 0.5) == undecided(*median, 2.0) == 0
-    assert undecided(*p99, 2.0) <= 0.95
-    assert wrong(*p99) <= 0.05
+@pytest.mark.parametrize(
+    ("name", "sets", "most"),
+    [("15 ms", 40, 0.4), pytest.param("15 ms", 200, 0.3, marks=full), pytest.param("40 ms", 200, 0.5, marks=full)],
+)
+def test_median_among_stalls_is_decided_in_two_seconds_and_its_99th_percentile_not_always(
+    name: str, sets: int, most: float
+) -> None:
+    """Of three stalls in two seconds nothing shows that there are not twice or half as many in the long run, and the
+    p99 within a stall or below all of them. One in twenty tests has no stall at all."""
+    median, ninth, p99 = measure(name, 2, sets)
+    for one in (median, ninth):
+        assert undecided(*one, 0.5) == undecided(*one, 2.0) == 0
+    assert (undecided(*p99, 0.5) + undecided(*p99, 2.0)) / 2 <= most
+    assert wrong(*p99) <= 0.02
 
 
 @full
