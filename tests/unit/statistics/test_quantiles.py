@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from leadline.statistics import independent_count, level_correlation, quantile_of_buckets, quantile_of_values
+from leadline.statistics import (
+    count_beside_bursts,
+    independent_count,
+    level_correlation,
+    quantile_of_buckets,
+    quantile_of_values,
+)
 from synthetic import ar1, assert_share, contains
 
 
@@ -85,6 +91,14 @@ def test_independent_parts_are_worth_nearly_all_their_values() -> None:
     above = np.random.default_rng(4).binomial(1000, 0.1, (200, 30))
     worth = [independent_count(row, np.full(30, 1000)) or 0.0 for row in above]
     assert 0.7 * 30_000 < np.median(worth) <= 30_000
+
+
+def test_bursts_in_few_parts_leave_less_of_a_sample_than_in_many() -> None:
+    """30 of 3,000 values exceed the quantile: in two parts of ten, or in all of them."""
+    totals = np.full(10, 300)
+    in_two, in_all = (count_beside_bursts(above, totals) or 0.0 for above in ([15, 15] + [0] * 8, [3] * 10))
+    assert in_two < 30 and in_all == 3000
+    assert count_beside_bursts([0] * 9, [9] * 9) is None
 
 
 @pytest.mark.parametrize(
