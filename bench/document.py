@@ -41,7 +41,7 @@ machine; compare the ratios.
 - **Scenarios** are the files of `bench/scenarios`, the same session for every tool, by 50 users. A peer is measured
   from some seconds after its first request (JMeter 4, k6 and Locust 1): CPU time of its processes, and the requests
   that the server counted. Its start and the compiling of its code do not count. For Leadline start and end count.
-- **Scripts** are those of `crates/script/tests/scripts`, the same file for both tools.
+- **Scripts** are those of `crates/wrk-lua/tests/scripts`, the same file for both tools.
 - **Handshakes** are full ones on both sides: the server resumes no session.
 - **Packets** are sealed and opened in memory by one thread, over 16 KiB, by its CPU time; `openssl speed` encrypts one
   buffer repeatedly with one key and nonce, and computes no tag. Ratios are of rates.

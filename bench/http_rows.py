@@ -19,7 +19,7 @@ from rows import Bound, Rounds, Row, above, at_least, at_most, bounded, compared
 
 from leadline.contract.models import Outcome
 
-_SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "script" / "tests" / "scripts"
+_SCRIPTS = Path(__file__).resolve().parent.parent / "crates" / "wrk-lua" / "tests" / "scripts"
 LOGIN, _COUNTING = _SCRIPTS / "login_first.lua", _SCRIPTS / "count_up.lua"
 _RATE, _OPEN_S = 50_000, 10
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.takes(30),
 ]
 
-SCRIPTS = cli.ROOT / "crates" / "script" / "tests" / "scripts"
+SCRIPTS = cli.ROOT / "crates" / "wrk-lua" / "tests" / "scripts"
 NUMBER = re.compile(r"\d+")
 PRINTED = re.compile(r"^(?:this )?thread .*$|^[\d.]+% \d+ us$|^\d+ requests$", re.MULTILINE)
 LINES = {"name_threads": 4, "pick_address": 2, "tell_latency": 4}

@@ -1,7 +1,7 @@
 """JMeter's timers: how long users wait has JMeter's distribution, by the gaps between their requests at one server.
 
 Both are real runs, whose gaps also have what the machine adds; `make test-all` compares them. What a timer adds in the
-engine alone is tested in virtual time, in crates/script.
+engine alone is tested in virtual time, in crates/scenario.
 """
 
 from __future__ import annotations

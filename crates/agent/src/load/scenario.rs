@@ -1,5 +1,5 @@
 //! Scenarios: virtual users over HTTP. `plan` checks the specification and compiles its scenario; one thread per
-//! `worker` runs the machines of its users and of their connections (`leadline_script::scenario`) with their `effects`; `report` adds the
+//! `worker` runs the machines of its users and of their connections (`leadline_scenario`) with their `effects`; `report` adds the
 //! threads' figures up, which `watch` reports meanwhile.
 
 mod effects;
@@ -17,7 +17,7 @@ use std::io;
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 
-use leadline_script::scenario::{Shared, ThreadShare};
+use leadline_scenario::{Shared, ThreadShare};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::usage::pin_to;
 use leadline_wire::{ErrorReport, Outcome, ScenarioSpec};

@@ -1,4 +1,4 @@
-//! wrk's scripts as a source of requests. `leadline_script` owns the Lua states; this module connects them to
+//! wrk's scripts as a source of requests. `leadline_wrk_lua` owns the Lua states; this module connects them to
 //! sockets, to the load's threads and to the agent's events.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use leadline_http::client::{Capture, Script};
 use leadline_http::{RequestSet, RequestTemplate};
-use leadline_script::{Main, Network, Origin, Program, Summary, ThreadScript};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
 use leadline_sys::reason::unresolved;
 use leadline_wire::{ErrorReport, Event, HttpScript, HttpSpec, Outcome};
+use leadline_wrk_lua::{Main, Network, Origin, Program, Summary, ThreadScript};
 
 use super::plan::{Destination, Plan};
 use crate::events::input_error;
@@ -91,7 +91,7 @@ impl LoadScripts {
         let output = Arc::new(move |text: &str| printer.write(text));
         let origin = origin(spec, plan)?;
         let (main, scripts) =
-            leadline_script::load(&Program { name, source, args }, &origin, threads, output, Arc::new(HostNetwork))
+            leadline_wrk_lua::load(&Program { name, source, args }, &origin, threads, output, Arc::new(HostNetwork))
                 .map_err(|error| input_error("bad_script", error.to_string()))?;
         let constant = scripts.first().and_then(|first| first.constant().map(<[u8]>::to_vec));
         let first_address = scripts.first().and_then(ThreadScript::address);

@@ -1,14 +1,14 @@
 //! The side effects of one thread's connections: sockets over the thread's backend, TLS, the resolver, counters, and the
 //! users, who receive how each exchange ended. Translates what sockets report into the inputs of the machine
-//! ([`leadline_script::scenario::connections`]); decides nothing about requests.
+//! ([`leadline_scenario::connections`]); decides nothing about requests.
 
 use std::io;
 use std::sync::Arc;
 
 use leadline_http::client::{Failure, SocketUse};
-use leadline_script::scenario::connections::{Connections, Dialled, Effects, Input, Origin, StreamEnd};
-use leadline_script::scenario::figures::Age;
-use leadline_script::scenario::{Effect, ExchangeEnd, ExchangeFailure, Machine, Send};
+use leadline_scenario::connections::{Connections, Dialled, Effects, Input, Origin, StreamEnd};
+use leadline_scenario::figures::Age;
+use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Machine, Send};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::{self, Remote};
 use leadline_tls::TlsClient;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
-use leadline_script::scenario::figures::{Figures, PopulationHistograms, Recent};
+use leadline_scenario::figures::{Figures, PopulationHistograms, Recent};
 use leadline_wire::scenario::{PopulationProgress, SampleBatch};
 use leadline_wire::{HttpCounts, ThreadReport};
 

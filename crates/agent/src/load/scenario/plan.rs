@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use leadline_script::scenario::{compile, Program};
+use leadline_scenario::{compile, Program};
 use leadline_sys::clock::realtime_ns;
 use leadline_sys::connect::TcpOptions;
 use leadline_sys::process::file_limit;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leadline_script::scenario::figures::{
+use leadline_scenario::figures::{
     merge_all, Figures, LabelFigures, LabelHistograms, PopulationHistograms, Recent, ITERATION_METRICS, METRICS,
 };
-use leadline_script::scenario::{Program, Shared};
+use leadline_scenario::{Program, Shared};
 use leadline_stats::Histogram;
 use leadline_wire::scenario::{
     CheckReport, LabelKind, LabelProgress, LabelReport, Phase, PopulationProgress, PopulationReport, ScenarioProgress,
@@ -358,7 +358,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-fn label_report(own: LabelFigures, label: &leadline_script::scenario::Label) -> LabelReport {
+fn label_report(own: LabelFigures, label: &leadline_scenario::Label) -> LabelReport {
     let mut histograms = reports(&METRICS, "", &own.histograms[0]);
     histograms.extend(reports(&METRICS, "warmup_", &own.histograms[1]));
     let checks = label.checks.iter().zip(own.checks);

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use leadline_http::client::SocketUse;
-use leadline_script::scenario::connections::{Dialled, Effects, Origin};
-use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
+use leadline_scenario::connections::{Dialled, Effects, Origin};
+use leadline_scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_wire::scenario::ScenarioReport;
 use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
 use serde_json::{json, Value};

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use leadline_script::scenario::Shared;
+use leadline_scenario::Shared;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::lower_priority;
 use leadline_wire::scenario::SampleBatch;

@@ -4,9 +4,9 @@
 use std::io;
 use std::sync::Arc;
 
-use leadline_script::scenario::connections::{ConnectionLimits, ConnectionTally, Connections, Phases};
-use leadline_script::scenario::figures::Figures;
-use leadline_script::scenario::{Limits, Machine, Shared, ThreadShare, Tools};
+use leadline_scenario::connections::{ConnectionLimits, ConnectionTally, Connections, Phases};
+use leadline_scenario::figures::Figures;
+use leadline_scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::scenario::PopulationProgress;
