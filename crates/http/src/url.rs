@@ -2,20 +2,21 @@
 //! redirect's reference. Refuses credentials and characters that need percent-encoding.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 /// A parsed `http://` or `https://` URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url {
     /// Whether its scheme is `https`.
     pub is_https: bool,
     /// Host name or address, IPv6 without brackets.
-    pub host: String,
+    pub host: Arc<str>,
     /// Port; 80 or 443 if the URL has none.
     pub port: u16,
     /// Path and query as in the request line; `/` if the URL has none.
-    pub target: String,
+    pub target: Arc<str>,
 }
 
 /// Why a URL is invalid.
@@ -60,7 +61,7 @@ impl Url {
         if host.is_empty() {
             return Err(UrlError::NoHost(text.to_owned()));
         }
-        Ok(Self { is_https, host: host.to_owned(), port, target: target(tail)? })
+        Ok(Self { is_https, host: host.into(), port, target: target(tail)?.into() })
     }
 
     /// Resolves a reference (of a Location field) against this URL (RFC 3986, 5.2).
@@ -68,22 +69,30 @@ impl Url {
     /// # Errors
     /// Which part of the result is wrong.
     pub fn join(&self, reference: &str) -> Result<Self, UrlError> {
-        let scheme = if self.is_https { "https" } else { "http" };
         let is_scheme = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if reference.split_once("://").is_some_and(|(before, _)| is_scheme(before)) {
             return Self::parse(reference);
         }
         if reference.starts_with("//") {
-            return Self::parse(&format!("{scheme}:{reference}"));
+            return Self::parse(&format!("{}:{reference}", self.scheme()));
         }
         let (path, _) = self.target.split_at(self.target.find('?').unwrap_or(self.target.len()));
         let whole = match reference.as_bytes().first() {
-            None | Some(b'#') => self.target.clone(),
+            None | Some(b'#') => self.target.to_string(),
             Some(b'/') => reference.to_owned(),
             Some(b'?') => format!("{path}{reference}"),
             Some(_) => format!("{}/{reference}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
         };
-        Ok(Self { target: without_dots(&target(&whole)?), ..self.clone() })
+        Ok(Self { target: without_dots(&target(&whole)?).into(), ..self.clone() })
+    }
+
+    /// Returns the same URL with its host in lower case (RFC 3986, 6.2.2.1), so that equal servers have equal names.
+    #[must_use]
+    pub fn with_lower_host(self) -> Self {
+        if self.host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Self { host: self.host.to_ascii_lowercase().into(), ..self };
+        }
+        self
     }
 
     /// Whether both URLs lead to the same server.
@@ -95,7 +104,21 @@ impl Url {
     /// The whole URL, as in a request to a proxy.
     #[must_use]
     pub fn absolute(&self) -> String {
-        format!("{}://{}{}", if self.is_https { "https" } else { "http" }, self.authority(), self.target)
+        format!("{}{}", self.origin(), self.target)
+    }
+
+    /// Scheme, host and port, as in the Origin field.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.scheme(), self.authority())
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_https {
+            "https"
+        } else {
+            "http"
+        }
     }
 
     /// Host and port, IPv6 in brackets, as in CONNECT.
@@ -193,7 +216,7 @@ mod tests {
     fn parts(text: &str) -> (String, u16, String, String) {
         let url = Url::parse(text).unwrap();
         let authority = url.authority();
-        (url.host, url.port, url.target, authority)
+        (url.host.to_string(), url.port, url.target.to_string(), authority)
     }
 
     fn owned(host: &str, port: u16, target: &str, authority: &str) -> (String, u16, String, String) {
@@ -216,6 +239,14 @@ mod tests {
         assert_eq!(parts("HTTPS://a:80/"), owned("a", 80, "/", "a:80"));
         assert_eq!(Url::parse("https://[::1]:443/x?y").unwrap().absolute(), "https://[::1]/x?y");
         assert_eq!(Url::parse("http://a/").unwrap().host_and_port(), "a:80");
+        assert_eq!(Url::parse("https://[::1]:80/x").unwrap().origin(), "https://[::1]:80");
+    }
+
+    #[test]
+    fn host_may_be_put_in_lower_case() {
+        let url = Url::parse("http://A.Test:81/X").unwrap();
+        assert_eq!(url.absolute(), "http://A.Test:81/X");
+        assert_eq!(url.with_lower_host().absolute(), "http://a.test:81/X");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use leadline_http::Url;
+
 use super::encoding::has_control;
 
 /// The most cookies of a user; the oldest one makes room.
@@ -41,7 +43,13 @@ pub struct Destination<'u> {
     pub now_s: i64,
 }
 
-impl Destination<'_> {
+impl<'u> Destination<'u> {
+    /// Returns the destination of a request to this URL at this time, s since 1970.
+    #[must_use]
+    pub fn of(url: &'u Url, now_s: i64) -> Self {
+        Self { host: &url.host, target: &url.target, is_https: url.is_https, now_s }
+    }
+
     fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or("/")
     }

@@ -1,5 +1,7 @@
 //! Percent-encoding of forms and request targets, and the entities of HTML.
 
+use leadline_http::Url;
+
 /// Whether a text holds a character that no header field may have (RFC 9110, 5.5).
 pub fn has_control(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t')
@@ -33,6 +35,14 @@ pub fn append_target(text: &str, out: &mut String) {
             character.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| append_escaped(byte, out));
         }
     }
+}
+
+/// Resolves the reference of a Location field or of a page; characters that a request line cannot have are encoded.
+#[must_use]
+pub fn join(url: &Url, reference: &str) -> Option<Url> {
+    let mut encoded = String::with_capacity(reference.len());
+    append_target(reference, &mut encoded);
+    url.join(&encoded).ok().map(Url::with_lower_host)
 }
 
 /// Returns a form's name or value decoded; malformed escapes stay.
@@ -108,6 +118,14 @@ mod tests {
     fn forms_are_encoded_and_decoded() {
         assert_eq!(form_encode("a b&c=é/~*"), "a+b%26c%3D%C3%A9%2F%7E*");
         assert_eq!(form_decode("a+b%26c%3D%C3%A9%2F%7E*%zz%"), "a b&c=é/~*%zz%");
+    }
+
+    #[test]
+    fn references_are_encoded_and_their_hosts_put_in_lower_case() {
+        let joined = |reference| join(&Url::parse("http://a.test/x/y").unwrap(), reference).map(|url| url.absolute());
+        assert_eq!(joined("b c/é").unwrap(), "http://a.test/x/b%20c/%C3%A9");
+        assert_eq!(joined("//B.Test/Z").unwrap(), "http://b.test/Z");
+        assert_eq!(joined("http://[b]/"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use leadline_http::Url;
 use leadline_wire::scenario::{OutputPart, Severity, StatusRange};
 
 use super::evaluate::Context;
@@ -10,7 +11,6 @@ use super::fault::{fault, Fault};
 use super::figures::LabelFigures;
 use super::program::{Check, Extractor, Find, Miss, Pick, Request, Subject, Test};
 use super::search::{between, read_json, too_slow, Nodes, MOST_MATCHES, MOST_VALUE_BYTES};
-use super::url::Url;
 use super::value::Value;
 
 /// A response as far as it is judged.

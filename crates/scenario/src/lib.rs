@@ -28,7 +28,6 @@ mod scripts;
 mod search;
 mod shared;
 mod throughput;
-mod url;
 mod user;
 mod value;
 
@@ -40,4 +39,3 @@ pub use self::program::{Label, Program};
 pub use self::samples::{Opening, Samples};
 
 pub use self::shared::{Shared, Stop};
-pub use self::url::Url;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::url::Url;
+use leadline_http::Url;
 
 /// A request that is ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,14 @@
 use std::ops::Range;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
+use leadline_http::Url;
 
+use super::cookies::Destination;
 use super::encoding::{append_form, append_target, has_control};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};
 use super::outgoing::Outgoing;
 use super::program::{Body, BodyPart, Parameter, Request, Template};
-use super::url::Url;
 
 /// What follows a redirect: its URL, and whether the method becomes GET.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ fn finish(context: &mut Context<'_>, request: &Request, begun: Begun<'_>, body: 
     if request.cookies && !context.user.jar.is_empty() {
         let now_s = context.tools.epoch_ms(context.now_ns).div_euclid(1000);
         let mut cookies = String::new();
-        context.user.jar.send(&url.destination(now_s), &mut cookies);
+        context.user.jar.send(&Destination::of(&url, now_s), &mut cookies);
         if !cookies.is_empty() {
             head.push_str(&format!("Cookie: {cookies}\r\n"));
         }
@@ -239,8 +240,8 @@ fn url(context: &mut Context<'_>, request: &Request) -> Result<Url, Fault> {
         }
     }
     append_target(path.trim(), &mut text);
-    match leadline_http::Url::parse(&text) {
-        Ok(url) => Ok(Url::of(url)),
+    match Url::parse(&text) {
+        Ok(url) => Ok(url.with_lower_host()),
         Err(error) => fault("bad_url", error.to_string()),
     }
 }

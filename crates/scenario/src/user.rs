@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use leadline_http::Url;
+
 use super::cache::Cache;
 use super::cookies::Jar;
 use super::outgoing::Outgoing;
 use super::program::Program;
 use super::random::Random;
 use super::samples::Opening;
-use super::url::Url;
 use super::value::Value;
 
 /// A virtual user.

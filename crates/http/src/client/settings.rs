@@ -57,7 +57,7 @@ impl RequestSource {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let absolute;
         let url = if self.is_proxied {
-            absolute = Url { target: self.url.absolute(), ..self.url.clone() };
+            absolute = Url { target: self.url.absolute().into(), ..self.url.clone() };
             &absolute
         } else {
             &self.url

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use leadline_http::client::Failure;
-use leadline_http::{ClientConnection, Sink};
+use leadline_http::{ClientConnection, Sink, Url};
 
 use crate::machine::Send;
 use crate::samples::Opening;
-use crate::url::Url;
 
 /// The largest body that is kept, bytes.
 const BODY_LIMIT_BYTES: usize = 16 << 20;

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use leadline_http::client::{Failure, SocketUse};
+use leadline_http::Url;
 
 use super::{ConnectionLimits, Connections, Dialled, Effects, Input, Origin, StreamEnd};
 use crate::figures::Age;
 use crate::machine::{ExchangeEnd, ExchangeFailure, Send};
 use crate::outgoing::Outgoing;
 use crate::samples::Opening;
-use crate::url::Url;
 
 const MS: u64 = 1_000_000;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";

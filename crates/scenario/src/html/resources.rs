@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use fancy_regex::Regex;
+use leadline_http::Url;
 
 use super::{Document, Element};
-use crate::url::Url;
-
+use crate::encoding::join;
 /// The most resources of a page.
 const MOST_RESOURCES: usize = 1000;
 /// The longest reference that is followed, bytes. A long `base` would stand in the URL of each resource.
@@ -59,7 +59,7 @@ fn joined(base: &Url, reference: &str) -> Option<Url> {
     if reference.is_empty() || reference.len() > LONGEST_REFERENCE_BYTES || is_other {
         return None;
     }
-    base.join(reference)
+    join(base, reference)
 }
 
 fn references(element: &Element) -> impl Iterator<Item = &str> {
@@ -92,9 +92,9 @@ fn style_urls(style: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use fancy_regex::Regex;
+    use leadline_http::Url;
 
     use super::{is_html, resources, LONGEST_REFERENCE_BYTES};
-    use crate::url::Url;
 
     #[test]
     fn resources_are_found_once_in_order() {
@@ -103,7 +103,7 @@ mod tests {
             <img src=i.png><img src='i.png'><img src='data:image/png;base64,AA'><img src=''>\
             <input type=image src=c.png><input type=text src=no.png><div style=\"background: url('d.png')\"></div>\
             <a href=no.html>x</a><!-- <img src=no.png> --></body>";
-        let page = Url::of(leadline_http::Url::parse("http://a.test/x/page?q=1").unwrap());
+        let page = Url::parse("http://a.test/x/page?q=1").unwrap();
         let found = |pattern: Option<&str>| {
             let pattern = pattern.map(|pattern| Regex::new(&format!(r"\A(?:{pattern})\z")).unwrap());
             let urls = resources(html, &page, pattern.as_ref());
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn long_references_are_left_out() {
-        let page = Url::of(leadline_http::Url::parse("http://a.test/").unwrap());
+        let page = Url::parse("http://a.test/").unwrap();
         let fits = "b".repeat(LONGEST_REFERENCE_BYTES - 1);
         let html = format!("<base href='/{fits}b/'><img src=i.png><img src='{fits}b'><img src='{fits}bb'>");
         let found: Vec<String> = resources(&html, &page, None).iter().map(Url::absolute).collect();

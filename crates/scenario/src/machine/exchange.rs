@@ -9,6 +9,8 @@ use super::execute::Step;
 use super::records::{mark_failed, Instants};
 use super::state::{Effect, Machine, Send};
 use crate::compressed::decompressed;
+use crate::cookies::Destination;
+use crate::encoding::join;
 use crate::judge::{judge, Failure, Reply};
 use crate::outgoing::Outgoing;
 use crate::program::{Instruction, Request};
@@ -170,7 +172,7 @@ impl Machine {
             let url = lane.url.clone();
             let fields = end.head.lines().filter_map(|line| line.split_once(": "));
             for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
-                user.jar.receive(value, &url.destination(now_s));
+                user.jar.receive(value, &Destination::of(&url, now_s));
             }
         }
         let refused = match self.follow(slot, &mut user, place, request, end, now_ns) {
@@ -300,7 +302,7 @@ impl Machine {
         }
         let mut fields = end.head.lines().filter_map(|line| line.split_once(": "));
         let location = fields.find(|(name, _)| name.eq_ignore_ascii_case("location"));
-        let Some(url) = location.and_then(|(_, location)| lane.url.join(location)) else { return Redirected::No };
+        let Some(url) = location.and_then(|(_, location)| join(&lane.url, location)) else { return Redirected::No };
         let Some(before) = lane.sent.clone() else { return Redirected::No };
         let (id, due_ns) = (lane.id, lane.due_ns);
         let label = lane.parent.is_none().then_some(request.label);

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use leadline_http::Url;
 use leadline_wire::scenario::StatusRange;
 
 use super::exchange::ExchangeEnd;
@@ -15,7 +16,6 @@ use crate::judge::Failure;
 use crate::outgoing::Outgoing;
 use crate::program::Request;
 use crate::render::{render_next, Redirect};
-use crate::url::Url;
 use crate::user::{Lane, Page, User};
 
 /// The statuses of pages and resources that are there.

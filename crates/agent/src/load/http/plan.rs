@@ -226,7 +226,7 @@ pub fn tcp_options(socket: &SocketOptions) -> Result<TcpOptions, ErrorReport> {
 
 fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
     let fixed = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
-    let host_name = HostName { host: url.host.clone(), port: url.port, ip_version: spec.ip_version };
+    let host_name = HostName { host: url.host.to_string(), port: url.port, ip_version: spec.ip_version };
     let literal = match fixed {
         Some(fixed) => {
             let bad = |_| input_error("bad_address", format!("resolve: {} is not an IP address", fixed.address));

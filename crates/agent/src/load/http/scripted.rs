@@ -139,9 +139,9 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
     Ok(Origin {
         url: request.url.clone(),
         scheme: if url.is_https { "https" } else { "http" }.to_owned(),
-        host: url.host.clone(),
+        host: url.host.to_string(),
         port: names_port.then_some(url.port),
-        path: if source.is_proxied { url.absolute() } else { url.target.clone() },
+        path: if source.is_proxied { url.absolute() } else { url.target.to_string() },
         method: source.method.clone(),
         headers: source.headers.clone(),
         body: source.body.as_deref().map(<[u8]>::to_vec),
