@@ -121,7 +121,7 @@ mod tests {
             ("leadline_agent::control", Level::INFO, false),
             ("leadline_agent::load::tunnel", Level::INFO, true),
             ("leadline_agent::load::tunnel", Level::DEBUG, false),
-            ("leadline_agent::load::http::io_backend", Level::TRACE, true),
+            ("leadline_agent::load::http::plan", Level::TRACE, true),
             ("boringtun::noise", Level::DEBUG, true),
         ] {
             assert_eq!(targets.would_enable(name, &level), is_on, "{name} {level}");

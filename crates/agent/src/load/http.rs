@@ -1,16 +1,13 @@
 //! HTTP load. A `plan` is made of the specification, and one thread for each group of connections. `worker` drives
-//! the connections of one thread, which are a machine of `leadline_http::client`, over an `io_backend` (io_uring or
+//! the connections of one thread, which are a machine of `leadline_http::client`, over `net::io_backend` (io_uring or
 //! epoll). `effects` carries out the machine's actions, and `scripted` lets a script make its requests.
-//! `start_signal` starts the threads, `shutdown` closes the connections, and `report` adds the threads' figures up to
-//! one outcome.
+//! `start_signal` starts the threads, and `report` adds the threads' figures up to one outcome.
 
 pub mod effects;
-pub mod io_backend;
 pub mod plan;
 pub mod report;
 mod resolver;
 mod scripted;
-pub mod shutdown;
 mod start_signal;
 #[cfg(test)]
 mod tests;
@@ -32,12 +29,12 @@ use leadline_sys::usage::pin_to;
 use leadline_wire::{Blame, ErrorReport, HttpSpec, Outcome, Side};
 use tracing::{info, warn};
 
-use self::io_backend::{Engine, IoBackend, IoBackends};
 use self::plan::{Destination, Plan};
 use self::report::{Snapshot, WorkerReport};
 use self::scripted::LoadScripts;
 use self::start_signal::{LoadStart, OpenReport, StartSignal};
 use self::worker::{Worker, WorkerParts};
+use super::net::io_backend::{Engine, IoBackend, IoBackends};
 use super::session_runner::span;
 use crate::events::{input_error, system_error};
 use crate::failures::Failures;

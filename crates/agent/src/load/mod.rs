@@ -11,6 +11,7 @@ pub mod http;
 mod iperf3;
 mod iperf3_control;
 mod iperf3_figures;
+mod net;
 mod peer_claims;
 mod rr;
 mod scenario;

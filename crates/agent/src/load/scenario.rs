@@ -27,7 +27,7 @@ use self::outbox::{Outbox, SampleRows};
 use self::plan::Plan;
 use self::watch::Watch;
 use self::worker::{WorkerParts, WorkerReport};
-use super::http::io_backend::{Engine, IoBackend, IoBackends};
+use super::net::io_backend::{Engine, IoBackend, IoBackends};
 use crate::events::system_error;
 use crate::flows::counters;
 use crate::task::{Ready, Task};

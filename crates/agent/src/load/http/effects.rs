@@ -1,7 +1,6 @@
 //! The side effects of a worker's connections: sockets over the thread's backend, counters, histograms. Owns the
-//! names of system errors and the choice of a connection's local address; decides nothing about requests.
+//! choice of a connection's local address; decides nothing about requests.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,13 +9,13 @@ use leadline_http::Timing;
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::connect::{self, Remote};
-use leadline_sys::reason::reason;
 use socket2::Socket;
 
-use super::io_backend::IoBackend;
 use super::plan::{Destination, Plan};
 use super::resolver::Resolver;
 use crate::failures::Failures;
+use crate::load::net::failure::{connect_failure, failure};
+use crate::load::net::io_backend::IoBackend;
 use crate::metering::{FlowCounters, Recorder};
 
 /// One connection in this many receives with kernel timestamps.
@@ -172,23 +171,5 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
         record(Metric::Service, service);
         record(Metric::FirstByte, first_byte);
         record(Metric::Transfer, Histogram::bucket(transfer_ns));
-    }
-}
-
-/// Returns a system error as the failure that a connection counts.
-#[cold]
-pub fn failure(error: io::Error) -> Failure {
-    Failure { name: failure_name(&error), detail: reason(&error) }
-}
-
-fn connect_failure(error: &io::Error, to: &impl std::fmt::Display) -> Failure {
-    Failure { name: failure_name(error), detail: format!("connecting to {to}: {}", reason(error)) }
-}
-
-/// Returns the name under which a system error is counted.
-fn failure_name(error: &io::Error) -> &'static str {
-    match crate::events::error_code(error) {
-        "connection_reset" | "broken_pipe" | "connection_aborted" => "reset",
-        name => name,
     }
 }

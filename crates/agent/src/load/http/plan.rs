@@ -5,18 +5,17 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::client::{RequestSource, Settings};
 use leadline_http::{RequestSet, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::connect::{self, Remote, TcpOptions};
-use leadline_tls::{ClientSettings, ClientTls, TlsOptions, TlsSetupError, TlsVersion};
-use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion, SocketOptions, TlsSpec};
+use leadline_sys::connect::{Remote, TcpOptions};
+use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion};
 
 use crate::events::input_error;
+use crate::load::net::options::{client_tls, tcp_options};
 use crate::load::session::{parse_bind, resolve_all, resolve_host};
 
 /// The common part of a load's connections.
@@ -207,23 +206,6 @@ fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, 
     Ok(Route { destination, binds, options: tcp_options(&spec.socket)? })
 }
 
-/// Returns the options of sockets.
-pub fn tcp_options(socket: &SocketOptions) -> Result<TcpOptions, ErrorReport> {
-    let socket = socket.clone();
-    let options = TcpOptions {
-        delay: socket.delay,
-        congestion: socket.congestion,
-        send_buffer_bytes: socket.send_buffer_bytes,
-        receive_buffer_bytes: socket.receive_buffer_bytes,
-        segment_bytes: socket.segment_bytes,
-        dscp: socket.dscp,
-        user_timeout: socket.user_timeout_ms.map(|time_ms| Duration::from_millis(time_ms.into())),
-        fast_open: socket.fast_open,
-    };
-    connect::check(&options).map_err(|error| input_error("bad_socket", format!("socket: {error}")))?;
-    Ok(options)
-}
-
 fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
     let fixed = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
     let host_name = HostName { host: url.host.to_string(), port: url.port, ip_version: spec.ip_version };
@@ -245,47 +227,6 @@ fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
         DnsPolicy::Run => Destination::Resolved(Remote::Inet(address), Some(lookup)),
         DnsPolicy::Connection => Destination::PerConnection(host_name),
     })
-}
-
-/// Returns what the TLS connections to a host have in common.
-pub fn client_tls(spec: Option<&TlsSpec>, host: &str, connections: u32) -> Result<ClientTls, ErrorReport> {
-    let Some(spec) = spec else {
-        return Err(input_error("bad_tls", format!("{host} needs TLS, and the specification has none")));
-    };
-    server_tls(&tls_settings(spec, connections)?, spec, host)
-}
-
-/// Returns what the TLS connections to a host have in common, by what those to all hosts have. Reads no file.
-pub fn server_tls(settings: &ClientSettings, spec: &TlsSpec, host: &str) -> Result<ClientTls, ErrorReport> {
-    settings.server(spec.server_name.as_deref().unwrap_or(host)).map_err(bad_tls)
-}
-
-/// Returns what the TLS connections to all hosts have in common. Reads the host's root certificates if they are needed.
-pub fn tls_settings(spec: &TlsSpec, connections: u32) -> Result<ClientSettings, ErrorReport> {
-    let version = |version| match version {
-        leadline_wire::TlsVersion::V1_2 => TlsVersion::V1_2,
-        leadline_wire::TlsVersion::V1_3 => TlsVersion::V1_3,
-    };
-    let identity = spec.identity.as_ref();
-    ClientSettings::new(&TlsOptions {
-        verify: spec.verify,
-        ca_pem: spec.ca_pem.as_deref(),
-        identity: identity.map(|identity| (identity.certificate_pem.as_str(), identity.key_pem.as_str())),
-        oldest: version(spec.oldest),
-        newest: version(spec.newest),
-        cipher_suites: &spec.cipher_suites,
-        alpn: &spec.alpn,
-        // Each host has its own.
-        server_name: "",
-        resumption: spec.resumption,
-        early_data: spec.early_data,
-        connections: connections as usize,
-    })
-    .map_err(bad_tls)
-}
-
-fn bad_tls(error: TlsSetupError) -> ErrorReport {
-    input_error("bad_tls", error.to_string())
 }
 
 fn stages(spec: &HttpSpec) -> Result<Option<Stages>, ErrorReport> {

@@ -16,10 +16,10 @@ use leadline_wire::{
 };
 use socket2::Socket;
 
-use super::io_backend::Engine;
 use super::plan::Plan;
 use super::scripted::Scripted;
 use crate::failures::Failures;
+use crate::load::net::io_backend::Engine;
 use crate::metering::{Collector, FlowCounters};
 
 /// A worker's report at its end.

@@ -11,10 +11,10 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_sys::{clock, net, tcp};
 use leadline_wire::{DnsPolicy, HttpRequest, HttpRoute, HttpSpec, HttpTimeouts, Outcome, RateStage, SocketOptions};
 
-use super::io_backend::Engine;
 use super::{prepare, prepare_with, rate_per_s};
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
+use crate::load::net::io_backend::Engine;
 use crate::serve::http::{listen, Service};
 use crate::task::Task;
 

@@ -14,16 +14,17 @@ use leadline_sys::priority::minimize_timer_slack;
 use leadline_tls::TlsClient;
 use leadline_wire::ThreadReport;
 
-use super::effects::{failure, WorkerEffects};
-use super::io_backend::{Completion, IoBackend};
+use super::effects::WorkerEffects;
 use super::plan::Plan;
 use super::report::{Snapshot, TcpSummary, WorkerReport};
 use super::resolver::Resolver;
 use super::scripted::Scripted;
-use super::shutdown::settle;
 use super::start_signal::{LoadStart, OpenReport, StartSignal};
 use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
+use crate::load::net::failure::failure;
+use crate::load::net::io_backend::{Completion, IoBackend};
+use crate::load::net::shutdown::settle;
 use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
 /// The time limit for the opening of all connections of a thread, ns.

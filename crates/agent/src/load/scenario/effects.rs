@@ -17,8 +17,8 @@ use socket2::Socket;
 use super::hosts::Hosts;
 use super::kept_sockets::KeptSockets;
 use super::plan::Plan;
-use crate::load::http::effects::failure;
-use crate::load::http::io_backend::{Completion, IoBackend};
+use crate::load::net::failure::{connect_failure, failure};
+use crate::load::net::io_backend::{Completion, IoBackend};
 use crate::metering::FlowCounters;
 
 /// Effects of the users that are carried out before sockets have their turn.
@@ -207,10 +207,7 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
         let socket = connect::begin(&Remote::Inet(address), from, &self.plan.options);
         let connecting = socket.and_then(|socket| self.backend.connect(slot as usize, socket));
         self.open += usize::from(connecting.is_ok());
-        connecting.map(|()| Dialled::Connecting).map_err(|error| {
-            let Failure { name, detail } = failure(error);
-            Failure { name, detail: format!("connecting to {address}: {detail}") }
-        })
+        connecting.map(|()| Dialled::Connecting).map_err(|error| connect_failure(&error, &address))
     }
 
     fn take_up(&mut self, slot: u32) -> Result<(), Failure> {

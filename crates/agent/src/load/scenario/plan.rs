@@ -14,7 +14,7 @@ use leadline_wire::scenario::{SampleRule, SLOWEST_LIMIT};
 use leadline_wire::{DnsPolicy, ErrorReport, IpVersion, ScenarioSpec, TlsSpec};
 
 use crate::events::input_error;
-use crate::load::http::plan::{server_tls, tcp_options, tls_settings};
+use crate::load::net::options::{server_tls, tcp_options, tls_settings};
 use crate::load::session::parse_bind;
 
 /// Connections of a thread whose users are not limited.

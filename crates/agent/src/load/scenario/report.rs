@@ -20,7 +20,7 @@ use leadline_wire::{
 use super::outbox::Snapshot;
 use super::plan::Plan;
 use super::worker::WorkerReport;
-use crate::load::http::io_backend::Engine;
+use crate::load::net::io_backend::Engine;
 use crate::metering::FlowCounters;
 
 /// The most names whose intervals have all their distributions in the journal: with more it would grow by several

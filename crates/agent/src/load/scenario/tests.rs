@@ -18,7 +18,7 @@ use super::plan::Plan;
 use super::prepare;
 use crate::control_signal::ControlSignal;
 use crate::events::Events;
-use crate::load::http::io_backend::{EpollBackend, IoBackend as _};
+use crate::load::net::io_backend::{EpollBackend, IoBackend as _};
 use crate::task::Task;
 
 /// Requests by method and path, as the server counted them.

@@ -17,8 +17,8 @@ use super::outbox::{Message, Outbox, Snapshot};
 use super::plan::Plan;
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
-use crate::load::http::io_backend::IoBackend;
-use crate::load::http::shutdown::settle;
+use crate::load::net::io_backend::IoBackend;
+use crate::load::net::shutdown::settle;
 use crate::metering::{FlowCounters, ThreadMeter, ROLL_NS};
 
 /// Time between two snapshots that have the figures since the beginning, ns.

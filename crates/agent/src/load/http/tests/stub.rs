@@ -12,13 +12,13 @@ use leadline_http::{ClosedLoop, Schedule, ThreadShare};
 use leadline_stats::Histogram;
 use socket2::Socket;
 
-use super::super::io_backend::backend::{Completion, Detached, IoBackend};
 use super::super::plan::Plan;
 use super::super::report::WorkerReport;
 use super::super::start_signal::{LoadStart, StartSignal};
 use super::super::worker::{Worker, WorkerParts};
 use super::*;
 use crate::flows::Span;
+use crate::load::net::io_backend::backend::{Completion, Detached, IoBackend};
 use crate::metering::{Collector, FlowCounters, Recorder};
 
 /// Time from a request's hand-over to its response, ns.
