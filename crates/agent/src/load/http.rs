@@ -6,7 +6,6 @@
 pub mod effects;
 pub mod plan;
 pub mod report;
-mod resolver;
 mod scripted;
 mod start_signal;
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! threads' figures up, which `watch` reports meanwhile.
 
 mod effects;
-mod hosts;
 mod kept_sockets;
 mod outbox;
 mod plan;

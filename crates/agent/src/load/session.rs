@@ -3,22 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use leadline_sys::clock::{identity, monotonic_ns};
-use leadline_sys::reason::unresolved;
 use leadline_sys::tcp::OpeningOptions;
 use leadline_sys::{net, tcp};
 use leadline_transport::{
     encode_frame, ClientSession, ClockDifference, FromClient, Header, HeaderKind, Open, SessionError, SessionEvent,
     SideReport, HEADER_BYTES,
 };
-use leadline_wire::{Blame, ErrorReport, FlowProgress, IpVersion, LoadReport, Target};
+use leadline_wire::{ErrorReport, FlowProgress, LoadReport, Target};
 use tracing::{debug, info};
 
 use crate::events::{input_error, peer_error, system_error};
 use crate::keys;
+use crate::load::net::names::look_up;
 use crate::patience::patience;
 
 /// The time limit of the server for each step before the start.
@@ -58,35 +58,7 @@ pub struct Session {
 
 /// Returns the address of a name, of the required family.
 pub fn resolve(target: &Target) -> Result<SocketAddr, ErrorReport> {
-    resolve_host(&target.host, target.port, target.ip_version)
-}
-
-/// Like `resolve`, from separate values.
-pub fn resolve_host(host: &str, port: u16, ip_version: Option<IpVersion>) -> Result<SocketAddr, ErrorReport> {
-    Ok(resolve_all(host, port, ip_version)?.0)
-}
-
-/// Like `resolve_host`, with the other addresses of the name.
-pub fn resolve_all(
-    host: &str,
-    port: u16,
-    ip_version: Option<IpVersion>,
-) -> Result<(SocketAddr, Vec<SocketAddr>), ErrorReport> {
-    let fits = |address: &SocketAddr| match ip_version {
-        Some(IpVersion::V4) => address.is_ipv4(),
-        Some(IpVersion::V6) => address.is_ipv6(),
-        None => true,
-    };
-    let mut addresses = (host, port).to_socket_addrs().map_err(|error| ErrorReport {
-        blame: Blame::System,
-        code: "unknown_host".into(),
-        message: unresolved(host, &error),
-    })?;
-    let first = addresses.find(fits).ok_or_else(|| {
-        let family = if ip_version == Some(IpVersion::V6) { "IPv6" } else { "IPv4" };
-        input_error("no_address", format!("{host} has no {family} address"))
-    })?;
-    Ok((first, addresses.filter(fits).collect()))
+    look_up(&target.host, target.port, target.ip_version).map(|addresses| addresses.first())
 }
 
 /// Reads a local address.
@@ -419,14 +391,5 @@ mod tests {
         assert_eq!(session.receive().unwrap_err().code, "timeout");
         drop(session);
         assert!(dripping.join().unwrap() < 1000);
-    }
-
-    #[test]
-    fn a_name_gives_all_its_addresses_and_each_once() {
-        let system: Vec<SocketAddr> = ("localhost", 80).to_socket_addrs().unwrap().collect();
-        let (first, others) = resolve_all("localhost", 80, None).unwrap();
-        assert_eq!([vec![first], others].concat(), system);
-        let (only, others) = resolve_all("127.0.0.1", 80, Some(IpVersion::V4)).unwrap();
-        assert_eq!((only, others), (SocketAddr::from(([127, 0, 0, 1], 80)), Vec::new()));
     }
 }

@@ -1,5 +1,5 @@
-//! The side effects of a worker's connections: sockets over the thread's backend, counters, histograms. Owns the
-//! choice of a connection's local address; decides nothing about requests.
+//! The side effects of a worker's connections: sockets over the thread's backend, counters, histograms. Decides
+//! nothing about requests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use leadline_sys::connect::{self, Remote};
 use socket2::Socket;
 
 use super::plan::{Destination, Plan};
-use super::resolver::Resolver;
 use crate::failures::Failures;
 use crate::load::net::failure::{connect_failure, failure};
 use crate::load::net::io_backend::IoBackend;
+use crate::load::net::resolver::{Asker, Resolver};
 use crate::metering::{FlowCounters, Recorder};
 
 /// One connection in this many receives with kernel timestamps.
@@ -28,7 +28,7 @@ pub struct WorkerEffects<B> {
     /// The sockets.
     pub backend: B,
     /// Resolves names, if each connection does so.
-    pub resolver: Option<Resolver>,
+    pub resolver: Resolver,
     /// Histograms.
     pub recorder: Recorder,
     /// Counters that the task's thread reads.
@@ -39,8 +39,8 @@ pub struct WorkerEffects<B> {
     pub late: Option<Histogram>,
     /// Sockets with outstanding requests at the end.
     pub outstanding: Vec<Socket>,
-    /// The index of the local address that the next connection uses.
-    pub next_bind: usize,
+    /// Counts connections, for their local addresses.
+    pub turn: usize,
 }
 
 impl<B: IoBackend> WorkerEffects<B> {
@@ -54,12 +54,9 @@ impl<B: IoBackend> WorkerEffects<B> {
     }
 
     fn connect(&mut self, index: usize, remote: &Remote) -> Result<(), Failure> {
-        let route = &self.plan.route;
-        let from = (!route.binds.is_empty()).then(|| route.binds[self.next_bind % route.binds.len()]);
-        self.next_bind = self.next_bind.wrapping_add(1);
-        connect::begin(remote, from, &route.options)
-            .and_then(|socket| self.backend.connect(index, socket))
-            .map_err(|error| connect_failure(&error, remote))
+        let socket = self.plan.route.dialler.begin(remote, &mut self.turn);
+        let connecting = socket.and_then(|socket| self.backend.connect(index, socket));
+        connecting.map_err(|error| connect_failure(&error, remote))
     }
 }
 
@@ -74,10 +71,8 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
         let remote = match (address, &self.plan.route.destination) {
             (Some(address), _) => Remote::Inet(address),
             (None, Destination::Resolved(remote, _)) => remote.clone(),
-            (None, Destination::PerConnection(_)) => {
-                if let Some(resolver) = &mut self.resolver {
-                    resolver.ask(index, epoch, give_up_ns);
-                }
+            (None, Destination::PerConnection(name)) => {
+                self.resolver.ask(name, Asker { index, epoch, until_ns: give_up_ns });
                 return Ok(Opening::Resolving);
             }
         };

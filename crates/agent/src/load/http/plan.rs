@@ -2,7 +2,7 @@
 //! the specification, so that later steps cannot fail because of a bad value. Resolves names once, unless each
 //! connection is to do so itself.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use leadline_http::client::{RequestSource, Settings};
 use leadline_http::{RequestSet, Url};
 use leadline_pace::{Stage, Stages};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::connect::{Remote, TcpOptions};
-use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec, IpVersion};
+use leadline_sys::connect::Remote;
+use leadline_wire::{DnsPolicy, ErrorReport, HttpRequest, HttpSpec};
 
 use crate::events::input_error;
-use crate::load::net::options::{client_tls, tcp_options};
-use crate::load::session::{parse_bind, resolve_all, resolve_host};
+use crate::load::net::dialler::Dialler;
+use crate::load::net::names::{look_up, Addresses, Name, Names};
+use crate::load::net::options::client_tls;
 
 /// The common part of a load's connections.
 pub struct Plan {
@@ -32,10 +33,10 @@ pub struct Plan {
 pub struct Route {
     /// The destination.
     pub destination: Destination,
-    /// Local addresses, which connections use in turn.
-    pub binds: Vec<IpAddr>,
-    /// Socket options.
-    pub options: TcpOptions,
+    /// How names are resolved.
+    pub names: Arc<Names>,
+    /// How connections begin.
+    pub dialler: Dialler,
 }
 
 /// The destination of connections.
@@ -43,40 +44,22 @@ pub enum Destination {
     /// An address that was resolved before the start.
     Resolved(Remote, Option<Lookup>),
     /// A name that each connection resolves.
-    PerConnection(HostName),
+    PerConnection(Name),
 }
 
 /// The result of a name's resolution.
 pub struct Lookup {
     /// How long the query took, ns.
     pub took_ns: u64,
-    /// The addresses that connections do not use.
-    pub others: Vec<SocketAddr>,
-}
-
-/// A name to resolve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostName {
-    /// The host.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// The required address family.
-    pub ip_version: Option<IpVersion>,
-}
-
-impl HostName {
-    /// Resolves the name with the system's resolver; blocks.
-    pub fn look_up(&self) -> Result<SocketAddr, ErrorReport> {
-        resolve_host(&self.host, self.port, self.ip_version)
-    }
+    /// Its addresses; connections use the first one.
+    pub addresses: Addresses,
 }
 
 impl std::fmt::Display for Route {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.destination {
             Destination::Resolved(remote, _) => remote.fmt(formatter),
-            Destination::PerConnection(host_name) => write!(formatter, "{}:{}", host_name.host, host_name.port),
+            Destination::PerConnection((host, port)) => write!(formatter, "{host}:{port}"),
         }
     }
 }
@@ -193,39 +176,31 @@ impl Proxy {
 
 fn route(spec: &HttpSpec, origin: &Url, proxy: Option<&Proxy>) -> Result<Route, ErrorReport> {
     let route = &spec.route;
-    let binds = route.bind.iter().map(|text| parse_bind(Some(text)));
-    let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
+    let names = Names::new(&route.resolve, spec.ip_version)?;
     let next_hop = proxy.map_or(origin, |proxy| &proxy.url);
     let destination = match &route.unix_socket {
         Some(_) if proxy.is_some() => {
             return Err(input_error("bad_http", "a proxy is not reached over unix_socket; specify one of them"));
         }
         Some(path) => Destination::Resolved(Remote::Unix(PathBuf::from(path)), None),
-        None => destination(spec, next_hop)?,
+        None => destination(spec, &names, next_hop)?,
     };
-    Ok(Route { destination, binds, options: tcp_options(&spec.socket)? })
+    Ok(Route { destination, names: Arc::new(names), dialler: Dialler::new(&route.bind, &spec.socket)? })
 }
 
-fn destination(spec: &HttpSpec, url: &Url) -> Result<Destination, ErrorReport> {
-    let fixed = spec.route.resolve.iter().find(|one| one.host.eq_ignore_ascii_case(&url.host) && one.port == url.port);
-    let host_name = HostName { host: url.host.to_string(), port: url.port, ip_version: spec.ip_version };
-    let literal = match fixed {
-        Some(fixed) => {
-            let bad = |_| input_error("bad_address", format!("resolve: {} is not an IP address", fixed.address));
-            Some(fixed.address.parse::<IpAddr>().map_err(bad)?)
-        }
-        None => url.host.parse().ok(),
-    };
-    if let Some(address) = literal {
-        let to = HostName { host: address.to_string(), ..host_name };
-        return Ok(Destination::Resolved(Remote::Inet(to.look_up()?), None));
+fn destination(spec: &HttpSpec, names: &Names, url: &Url) -> Result<Destination, ErrorReport> {
+    let name = (Arc::clone(&url.host), url.port);
+    if let Some(known) = names.known(&name) {
+        // An address of another family than the required one is refused.
+        let address = look_up(&known.ip().to_string(), known.port(), spec.ip_version)?.first();
+        return Ok(Destination::Resolved(Remote::Inet(address), None));
     }
     let began_ns = monotonic_ns();
-    let (address, others) = resolve_all(&host_name.host, host_name.port, host_name.ip_version)?;
-    let lookup = Lookup { took_ns: monotonic_ns() - began_ns, others };
+    let addresses = names.look_up(&name)?;
+    let (took_ns, first) = (monotonic_ns() - began_ns, addresses.first());
     Ok(match spec.route.dns {
-        DnsPolicy::Run => Destination::Resolved(Remote::Inet(address), Some(lookup)),
-        DnsPolicy::Connection => Destination::PerConnection(host_name),
+        DnsPolicy::Run => Destination::Resolved(Remote::Inet(first), Some(Lookup { took_ns, addresses })),
+        DnsPolicy::Connection => Destination::PerConnection(name),
     })
 }
 

@@ -147,8 +147,7 @@ fn origin(spec: &HttpSpec, plan: &Plan) -> Result<Origin, ErrorReport> {
         body: source.body.as_deref().map(<[u8]>::to_vec),
         addresses: match &plan.route.destination {
             Destination::Resolved(Remote::Inet(address), lookup) if spec.route.proxy.is_none() => {
-                let others = lookup.iter().flat_map(|lookup| &lookup.others);
-                std::iter::once(address).chain(others).copied().collect()
+                lookup.as_ref().map_or_else(|| vec![*address], |lookup| lookup.addresses.all().to_vec())
             }
             _ => Vec::new(),
         },

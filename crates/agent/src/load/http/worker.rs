@@ -17,13 +17,13 @@ use leadline_wire::ThreadReport;
 use super::effects::WorkerEffects;
 use super::plan::Plan;
 use super::report::{Snapshot, TcpSummary, WorkerReport};
-use super::resolver::Resolver;
 use super::scripted::Scripted;
 use super::start_signal::{LoadStart, OpenReport, StartSignal};
 use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
 use crate::load::net::failure::failure;
 use crate::load::net::io_backend::{Completion, IoBackend};
+use crate::load::net::resolver::{Answer, Resolver};
 use crate::load::net::shutdown::settle;
 use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
 
@@ -66,13 +66,13 @@ impl<B: IoBackend> Worker<B> {
             pool: ConnectionPool::new(Arc::clone(&plan.settings), source, connections),
             effects: WorkerEffects {
                 backend,
-                resolver: Resolver::of(&plan.route.destination, connections),
+                resolver: Resolver::new(Arc::clone(&plan.route.names)),
                 recorder,
                 counters,
                 failures: Failures::default(),
                 late: plan.stages.is_some().then(Histogram::new),
                 outstanding: Vec::new(),
-                next_bind: number,
+                turn: number,
                 plan,
             },
             next_snapshot_ns: None,
@@ -218,7 +218,7 @@ impl<B: IoBackend> Worker<B> {
             self.hand_over()?;
             self.effects.recorder.roll(now_ns);
         }
-        let poll_ns = self.effects.resolver.as_ref().and_then(|resolver| resolver.next_poll_ns(now_ns));
+        let poll_ns = self.effects.resolver.next_poll_ns(now_ns);
         let until_ns = until_ns.min(now_ns + TURN_NS);
         self.await_completions([next_ns, poll_ns].into_iter().flatten().fold(until_ns, u64::min))
     }
@@ -263,11 +263,10 @@ impl<B: IoBackend> Worker<B> {
 
     /// Passes resolved addresses to their connections.
     fn take_resolved(&mut self, now_ns: u64) {
-        while let Some(resolved) = self.effects.resolver.as_mut().and_then(Resolver::answer) {
-            if self.pool.is_resolving(resolved.index, resolved.epoch) {
-                let input = Input::Resolved { address: resolved.address, took_ns: resolved.took_ns };
-                self.pool.handle(resolved.index, now_ns, input, &mut self.effects);
-            }
+        while let Some(Answer { asker, addresses, took_ns, .. }) = self.effects.resolver.answer(now_ns) {
+            let Some(asker) = asker.filter(|asker| self.pool.is_resolving(asker.index, asker.epoch)) else { continue };
+            let input = Input::Resolved { address: addresses.map(|all| all.first()), took_ns };
+            self.pool.handle(asker.index, now_ns, input, &mut self.effects);
         }
     }
 }

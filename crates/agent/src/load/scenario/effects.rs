@@ -10,15 +10,15 @@ use leadline_scenario::connections::{Connections, Dialled, Effects, Input, Origi
 use leadline_scenario::figures::Age;
 use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Machine, Send};
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::connect::{self, Remote};
+use leadline_sys::connect::Remote;
 use leadline_tls::TlsClient;
 use socket2::Socket;
 
-use super::hosts::Hosts;
 use super::kept_sockets::KeptSockets;
 use super::plan::Plan;
 use crate::load::net::failure::{connect_failure, failure};
 use crate::load::net::io_backend::{Completion, IoBackend};
+use crate::load::net::resolver::{Answer, Resolver};
 use crate::metering::FlowCounters;
 
 /// Effects of the users that are carried out before sockets have their turn.
@@ -30,7 +30,7 @@ pub struct WorkerEffects<B> {
     /// The users.
     pub users: Machine,
     pub backend: B,
-    pub hosts: Hosts,
+    pub resolver: Resolver,
     pub counters: Arc<FlowCounters>,
     /// Sockets of requests that were given up before their answers.
     pub kept: KeptSockets<Socket>,
@@ -38,8 +38,8 @@ pub struct WorkerEffects<B> {
     open: usize,
     /// TLS of each connection that uses it.
     tls: Vec<Option<Box<Records>>>,
-    /// The index of the local address that the next connection uses.
-    next_bind: usize,
+    /// Counts connections, for their local addresses.
+    turn: usize,
     /// Records to send.
     out: Vec<u8>,
     /// What was received over TLS; empty while the backend has what was received.
@@ -62,12 +62,12 @@ impl<B: IoBackend> WorkerEffects<B> {
         Self {
             users,
             backend,
-            hosts: Hosts::new(),
+            resolver: Resolver::new(Arc::clone(&plan.names)),
             counters,
             kept: KeptSockets::new(),
             open: 0,
             tls: (0..plan.connections).map(|_| None).collect(),
-            next_bind: number,
+            turn: number,
             out: Vec::new(),
             plain: Vec::new(),
             plan,
@@ -111,7 +111,7 @@ impl<B: IoBackend> WorkerEffects<B> {
 
     /// Passes on the answers of the resolver.
     pub fn take_resolved(&mut self, connections: &mut Connections, now_ns: u64) {
-        while let Some(((host, port), took_ns)) = self.hosts.answer(now_ns) {
+        while let Some(Answer { name: (host, port), took_ns, .. }) = self.resolver.answer(now_ns) {
             connections.resolved(&host, port, took_ns, now_ns, self);
         }
     }
@@ -195,16 +195,13 @@ impl<B: IoBackend> WorkerEffects<B> {
 impl<B: IoBackend> Effects for WorkerEffects<B> {
     fn open(&mut self, slot: u32, origin: &Origin) -> Result<Dialled, Failure> {
         let name = (Arc::clone(&origin.host), origin.port);
-        let address = match self.hosts.address(&self.plan, &name, monotonic_ns()) {
+        let address = match self.resolver.addresses(&name, monotonic_ns()) {
             None => return Ok(Dialled::Resolving),
-            Some(address) => address.map_err(|detail| Failure { name: "unknown_host", detail })?,
+            Some(addresses) => addresses.map_err(|detail| Failure { name: "unknown_host", detail })?.first(),
         };
-        let binds = &self.plan.binds;
-        let from = (!binds.is_empty()).then(|| binds[self.next_bind % binds.len()]);
-        self.next_bind = self.next_bind.wrapping_add(1);
         // Kept sockets and connections together need no more descriptors than the connections that the plan allows.
         self.kept.shrink_to(self.plan.connections.saturating_sub(self.open + 1));
-        let socket = connect::begin(&Remote::Inet(address), from, &self.plan.options);
+        let socket = self.plan.dialler.begin(&Remote::Inet(address), &mut self.turn);
         let connecting = socket.and_then(|socket| self.backend.connect(slot as usize, socket));
         self.open += usize::from(connecting.is_ok());
         connecting.map(|()| Dialled::Connecting).map_err(|error| connect_failure(&error, &address))

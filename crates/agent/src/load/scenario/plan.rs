@@ -2,20 +2,19 @@
 //! the specification.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use leadline_scenario::{compile, Program};
 use leadline_sys::clock::realtime_ns;
-use leadline_sys::connect::TcpOptions;
 use leadline_sys::process::file_limit;
 use leadline_tls::{ClientSettings, ClientTls};
 use leadline_wire::scenario::{SampleRule, SLOWEST_LIMIT};
-use leadline_wire::{DnsPolicy, ErrorReport, IpVersion, ScenarioSpec, TlsSpec};
+use leadline_wire::{DnsPolicy, ErrorReport, ScenarioSpec, TlsSpec};
 
 use crate::events::input_error;
-use crate::load::net::options::{server_tls, tcp_options, tls_settings};
-use crate::load::session::parse_bind;
+use crate::load::net::dialler::Dialler;
+use crate::load::net::names::Names;
+use crate::load::net::options::{server_tls, tls_settings};
 
 /// Connections of a thread whose users are not limited.
 const CONNECTIONS_OF_UNLIMITED_USERS: u64 = 16_384;
@@ -26,14 +25,10 @@ const SPARE_DESCRIPTORS: u64 = 64;
 pub struct Plan {
     /// The program.
     pub program: Arc<Program>,
-    /// Local addresses, which connections use in turn.
-    pub binds: Vec<IpAddr>,
-    /// Socket options.
-    pub options: TcpOptions,
-    /// Addresses of names that are not resolved.
-    pub resolved: HashMap<(String, u16), IpAddr>,
-    /// The required address family.
-    pub ip_version: Option<IpVersion>,
+    /// How connections begin.
+    pub dialler: Dialler,
+    /// How names are resolved.
+    pub names: Arc<Names>,
     /// Time limit of connecting, ns.
     pub connect_timeout_ns: u64,
     /// Time limit of a response, ns.
@@ -79,19 +74,9 @@ impl Plan {
         let now_ms = (realtime_ns() / 1_000_000) as i64;
         let program = compile(&spec.plan, spec.seed, now_ms);
         let program = program.map_err(|error| input_error("bad_scenario", error.to_string()))?;
-        let binds = spec.route.bind.iter().map(|text| parse_bind(Some(text)));
-        let binds = binds.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
-        let mut resolved = HashMap::new();
-        for one in &spec.route.resolve {
-            let unreadable = |_| input_error("bad_address", format!("resolve: {} is not an IP address", one.address));
-            let address = one.address.parse().map_err(unreadable)?;
-            resolved.insert((one.host.to_ascii_lowercase(), one.port), address);
-        }
         let plan = Self {
-            binds,
-            options: tcp_options(&spec.socket)?,
-            resolved,
-            ip_version: spec.ip_version,
+            dialler: Dialler::new(&spec.route.bind, &spec.socket)?,
+            names: Arc::new(Names::new(&spec.route.resolve, spec.ip_version)?),
             connect_timeout_ns: u64::from(spec.timeouts.connect_ms) * 1_000_000,
             response_timeout_ns: u64::from(spec.timeouts.response_ms) * 1_000_000,
             connections_per_user: spec.connections_per_user,

@@ -149,7 +149,7 @@ impl<B: IoBackend> Worker<B> {
         connections.check_deadlines(now_ns, effects);
         let next_ns = effects.users.run(now_ns);
         effects.obey(connections, now_ns);
-        let next_poll_ns = effects.hosts.next_poll_ns(now_ns);
+        let next_poll_ns = effects.resolver.next_poll_ns(now_ns);
         let until_ns = [next_ns, connections.deadline_ns(), next_poll_ns, Some(now_ns + TURN_NS)]
             .into_iter()
             .flatten()

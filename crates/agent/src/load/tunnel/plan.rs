@@ -24,7 +24,8 @@ use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelExpectati
 
 use super::traffic::{self, TrafficPlan};
 use crate::events::{error_code, input_error, system_error};
-use crate::load::session::{parse_bind, resolve_host};
+use crate::load::net::names::look_up;
+use crate::load::session::parse_bind;
 
 /// The common part of a fleet's clients.
 pub struct Plan {
@@ -184,7 +185,7 @@ fn resolve(remote: &Remote, binds: &[IpAddr]) -> Result<Server, ErrorReport> {
     });
     let named =
         |error: ErrorReport| ErrorReport { message: format!("remote {}: {}", remote.host, error.message), ..error };
-    let address = resolve_host(&remote.host, remote.port, family.or(bound)).map_err(named)?;
+    let address = look_up(&remote.host, remote.port, family.or(bound)).map_err(named)?.first();
     if let Some(other) = binds.iter().find(|bind| bind.is_ipv4() != address.is_ipv4()) {
         let message = format!("bind: {other} cannot reach {address}: they are of different families");
         return Err(input_error("bad_address", message));
