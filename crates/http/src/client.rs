@@ -6,7 +6,9 @@
 //! [`ConnectionPool`].
 
 mod capture;
+mod channel;
 mod connection;
+mod dial;
 mod effects;
 mod exchange;
 mod load_end;
@@ -22,8 +24,11 @@ mod tally;
 mod tests;
 
 pub use self::capture::Capture;
-pub use self::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse};
+pub use self::channel::{Buffers, Channel, Unsealed};
+pub use self::dial::{DialPlan, DialStep};
+pub use self::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse, Wire};
 pub use self::pool::ConnectionPool;
 pub use self::settings::{RequestSource, Settings};
 pub use self::source::{Script, Source};
 pub use self::tally::{Tally, STATUS_CLASSES};
+pub use leadline_tls::ClientTls;

@@ -17,12 +17,12 @@
 //! response timeout. Each timeout counts as a failure.
 
 use super::capture::Capture;
+use super::channel::Channel;
 use super::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse};
 use super::settings::{RequestSource, Settings};
 use super::shared::{record_late, Begun, Shared};
 use super::source::Script;
-use crate::{ClientConnection, Malformed, ResponseParser};
-use leadline_tls::TlsClient;
+use crate::{ClientConnection, Malformed};
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,10 @@ pub(super) enum ConnectionState {
 pub(super) struct Connection {
     /// Its index in the pool, which identifies its socket.
     pub(super) index: usize,
+    pub(super) channel: Channel,
     pub(super) state: ConnectionState,
     /// The outstanding request or batch.
     pub(super) exchange: ClientConnection,
-    pub(super) tls: Option<Box<TlsClient>>,
-    /// Parser of the proxy's response to CONNECT, until the proxy accepts.
-    pub(super) proxy: Option<Box<ResponseParser>>,
     pub(super) capture: Option<Box<Capture>>,
     /// Incremented each time the connection is closed, so that a multi-step operation notices it.
     pub(super) epoch: u32,
@@ -82,8 +80,6 @@ pub(super) struct Connection {
     pub(super) redirected: Option<Box<RequestSource>>,
     /// Number of redirects that may still be followed.
     pub(super) redirects_left: u32,
-    /// Bytes of handshakes and TLS records that the socket has not taken yet.
-    pub(super) records_left: usize,
 }
 
 /// Delay before the next attempt after a failed one, ns; doubles with each further failure, and with each connection that
@@ -96,10 +92,9 @@ impl Connection {
     pub fn new(index: usize, capture: Option<Capture>) -> Self {
         Self {
             index,
+            channel: Channel::new(index),
             state: ConnectionState::Unused,
             exchange: ClientConnection::default(),
-            tls: None,
-            proxy: None,
             capture: capture.map(Box::new),
             epoch: 0,
             is_idle: false,
@@ -115,7 +110,6 @@ impl Connection {
             request: 0,
             redirected: None,
             redirects_left: 0,
-            records_left: 0,
         }
     }
 
@@ -287,7 +281,8 @@ impl Connection {
             shared.idle.retain(|idle| idle.index != self.index);
         }
         self.exchange.close();
-        (self.tls, self.proxy, self.broken, self.records_left) = (None, None, None, 0);
+        self.channel.reset();
+        self.broken = None;
         self.epoch = self.epoch.wrapping_add(1);
         self.state = ConnectionState::Closed;
     }

@@ -20,7 +20,7 @@ pub enum Input {
     Connected,
     /// Bytes arrived; [`Effects::received`] returns them.
     Received,
-    /// The system took this many of the bytes that [`Effects::send`] or [`Effects::send_copy`] did not promise.
+    /// The system took this many of the bytes that [`Effects::send`] or [`Wire::send_copy`] did not promise.
     Sent(usize),
     /// Sending failed. The unsent rest is dropped.
     NotSent {
@@ -136,9 +136,22 @@ impl Metric {
     ];
 }
 
+/// The bytes of connections, by connection index.
+pub trait Wire {
+    /// Sends a copy of these bytes after all earlier ones. Returns how many bytes the system takes immediately;
+    /// [`Input::Sent`] reports the others, and [`Input::NotSent`] corrects a promise.
+    ///
+    /// # Errors
+    /// Why nothing can be sent.
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure>;
+
+    /// Returns the bytes of [`Input::Received`].
+    fn received(&self) -> &[u8];
+}
+
 /// The machine's actions: sockets by connection index, counts and distributions. The implementation is a type
 /// parameter, so calls on a request's path are as cheap as inlined code.
-pub trait Effects {
+pub trait Effects: Wire {
     /// Returns the current time, ns. Effects take time, so later steps use this time and not the time of the input.
     fn now_ns(&self) -> u64;
 
@@ -154,24 +167,14 @@ pub trait Effects {
     /// Why it is not connected.
     fn take_up(&mut self, index: usize) -> Result<(), Failure>;
 
-    /// Sends this part of [`Settings::payload`]. Returns how many bytes the system takes immediately; [`Input::Sent`]
-    /// reports the others, and [`Input::NotSent`] corrects a promise.
+    /// Sends this part of [`Settings::payload`]; returns the same as [`Wire::send_copy`].
     ///
     /// # Errors
     /// Why nothing can be sent.
     fn send(&mut self, index: usize, piece: Range<usize>) -> Result<usize, Failure>;
 
-    /// Sends a copy of these bytes after all earlier ones; returns the same as [`Effects::send`].
-    ///
-    /// # Errors
-    /// As [`Effects::send`].
-    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure>;
-
     /// When the last bytes were handed to the kernel, ns; `None` while some are queued.
     fn handed_over_ns(&self) -> Option<u64>;
-
-    /// Returns the bytes of [`Input::Received`].
-    fn received(&self) -> &[u8];
 
     /// Detaches a connection's socket; no more inputs follow. `None` if it has no socket.
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached>;

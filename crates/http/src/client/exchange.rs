@@ -1,6 +1,7 @@
 //! Receives responses, in clear or through TLS. Owns the outcome that each response counts as, so that each request
 //! has exactly one, and what follows: the next request, a redirect, or the end of the connection.
 
+use super::channel::Unsealed;
 use super::connection::Connection;
 use super::effects::{Effects, SocketUse};
 use super::redirect;
@@ -33,7 +34,7 @@ impl Connection {
     /// Handles received bytes.
     #[inline]
     pub(super) fn receive(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if self.tls.is_some() {
+        if self.channel.is_sealed() {
             self.unseal(at_ns, shared, effects);
         } else {
             self.feed(Bytes::Received, at_ns, shared, effects);
@@ -131,37 +132,23 @@ impl Connection {
         self.reopen(Some(answer.timing.done_ns), shared, effects);
     }
 
-    /// Decrypts received bytes. The plaintext is copied once, because a borrow would last too long.
+    /// Decrypts received bytes.
     fn unseal(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let Some(tls) = &mut self.tls else { return };
-        let mut plain = std::mem::take(&mut shared.plain);
-        plain.clear();
-        let was_handshaking = tls.is_handshaking();
-        let taken = tls.receive_with(effects.received(), |bytes| plain.extend_from_slice(bytes));
-        let mut reply = std::mem::take(&mut shared.out);
-        reply.clear();
-        if tls.has_output() {
-            tls.take_output(&mut reply);
-        }
-        let (is_handshaking, is_over) = (tls.is_handshaking(), tls.peer_closed());
-        if !reply.is_empty() {
-            // If it cannot be sent, the end of the connection reports it.
-            let _ = self.send_records(&reply, effects);
-        }
-        shared.out = reply;
-        if was_handshaking && !is_handshaking {
+        let Unsealed { handshake, is_over } = self.channel.unseal(&mut shared.buffers, effects);
+        if let Some(handshake) = handshake {
             let since_ns = self.exchange.outstanding_since_ns().unwrap_or(at_ns);
-            self.count_handshake(since_ns, at_ns, shared, effects);
+            self.count_handshake(&handshake, since_ns, at_ns, shared, effects);
         }
+        let plain = std::mem::take(&mut shared.buffers.plain);
         let still_stands = self.feed(Bytes::Plain(&plain), at_ns, shared, effects);
-        shared.plain = plain;
+        shared.buffers.plain = plain;
         if !still_stands {
             return;
         }
-        match taken {
+        match is_over {
             Err(failure) => self.fail(failure.name, || failure.detail, shared, effects),
-            Ok(()) if is_over => self.ended(at_ns, shared, effects),
-            Ok(()) => {}
+            Ok(true) => self.ended(at_ns, shared, effects),
+            Ok(false) => {}
         }
     }
 
@@ -226,15 +213,12 @@ impl Connection {
     /// Handles the end of the peer's stream.
     pub(super) fn ended(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.detach(SocketUse::Close, shared, effects);
-        let closed = match &mut self.tls {
-            // Without a close_notify of the peer, a response that ends with the connection may be truncated.
-            Some(tls) if self.exchange.outstanding_since_ns().is_some() => match tls.end() {
-                Err(failure) => return self.fail(failure.name, || failure.detail, shared, effects),
-                Ok(()) => self.exchange.ended(at_ns),
-            },
-            _ => self.exchange.ended(at_ns),
-        };
-        match closed {
+        if self.exchange.outstanding_since_ns().is_some() {
+            if let Err(failure) = self.channel.end() {
+                return self.fail(failure.name, || failure.detail, shared, effects);
+            }
+        }
+        match self.exchange.ended(at_ns) {
             Closed::Idle => self.lost_idle(shared, effects),
             Closed::Answered(answer) => {
                 self.count_response(&answer, shared, effects);

@@ -1,15 +1,14 @@
-//! Opens connections: name lookup, TCP, proxy, TLS, then requests. Each step has a time limit, a name among the
-//! failures and, if it takes time, a distribution.
+//! Opens connections: name lookup, TCP, the steps of `dial`, then requests. Each step has a time limit, a name among
+//! the failures and, if it takes time, a distribution.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use super::connection::{Connection, ConnectionState};
+use super::dial::DialStep;
 use super::effects::{Attempt, Effects, Failure, Metric};
 use super::shared::Shared;
 use super::source::Script;
-use crate::{Malformed, ResponseParser};
-use leadline_tls::TlsClient;
+use leadline_tls::Handshake;
 
 impl Connection {
     /// Handles the result of the name lookup.
@@ -48,42 +47,8 @@ impl Connection {
         shared.tally.connections_opened += 1;
         effects.record(Metric::Connect, self.step_due_ns(since_ns), at_ns.saturating_sub(since_ns));
         let now_ns = effects.now_ns();
-        let settings = Arc::clone(&shared.settings);
-        match &settings.proxy_request {
-            Some(request) => {
-                self.proxy = Some(Box::new(ResponseParser::new(true)));
-                self.state = ConnectionState::Handshaking { since_ns: now_ns };
-                self.send_handshake(request, shared, effects);
-            }
-            None => self.begin_tls(now_ns, shared, effects),
-        }
-    }
-
-    /// Continues after TCP, and the proxy if there is one: with TLS, or with requests.
-    fn begin_tls(&mut self, now_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let Some(tls) = &shared.settings.tls else { return self.established(now_ns, shared, effects) };
-        let mut tls = match TlsClient::new(tls) {
-            Ok(tls) => Box::new(tls),
-            Err(failure) => return self.not_connected(failure.into(), shared, effects),
-        };
-        self.state = ConnectionState::Handshaking { since_ns: now_ns };
-        if tls.offers_early_data() {
-            // The first request is sent with the hello, if possible; the handshake is counted later.
-            self.tls = Some(tls);
-            return self.established(now_ns, shared, effects);
-        }
-        let mut hello = std::mem::take(&mut shared.out);
-        hello.clear();
-        tls.take_output(&mut hello);
-        self.tls = Some(tls);
-        self.send_handshake(&hello, shared, effects);
-        shared.out = hello;
-    }
-
-    fn send_handshake(&mut self, bytes: &[u8], shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if let Err(failure) = self.send_records(bytes, effects) {
-            self.handshake_ended(Err(failure), shared, effects);
-        }
+        let dialled = self.channel.dial(shared.settings.dial_plan(), &mut shared.buffers, effects);
+        self.on_dialled(dialled, now_ns, now_ns, shared, effects);
     }
 
     /// Handles bytes of a handshake that began at `since_ns`.
@@ -94,39 +59,41 @@ impl Connection {
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        if self.proxy.is_some() {
-            return self.proxy_answered(at_ns, shared, effects);
-        }
-        let Some(tls) = &mut self.tls else { return };
-        let taken = tls.receive(effects.received());
-        let mut answer = std::mem::take(&mut shared.out);
-        answer.clear();
-        tls.take_output(&mut answer);
-        let is_over = !tls.is_handshaking();
-        if !answer.is_empty() {
-            // A TLS alert is sent as well. If it cannot be sent, the end of the connection reports it.
-            let _ = self.send_records(&answer, effects);
-        }
-        shared.out = answer;
-        match taken {
-            Err(failure) => self.not_connected(failure.into(), shared, effects),
-            Ok(()) if is_over => {
-                self.count_handshake(since_ns, at_ns, shared, effects);
+        let dialled = self.channel.continue_dial(&mut shared.buffers, effects);
+        self.on_dialled(dialled, since_ns, at_ns, shared, effects);
+    }
+
+    /// Handles a step towards requests, which began at `since_ns`.
+    fn on_dialled(
+        &mut self,
+        dialled: Result<DialStep, Failure>,
+        since_ns: u64,
+        at_ns: u64,
+        shared: &mut Shared<impl Script>,
+        effects: &mut impl Effects,
+    ) {
+        match dialled {
+            Err(failure) => self.not_connected(failure, shared, effects),
+            Ok(DialStep::Pending) => {}
+            Ok(DialStep::Began) => self.state = ConnectionState::Handshaking { since_ns: at_ns },
+            Ok(DialStep::Ready(handshake)) => {
+                if let Some(handshake) = handshake {
+                    self.count_handshake(&handshake, since_ns, at_ns, shared, effects);
+                }
                 self.established(at_ns, shared, effects);
             }
-            Ok(()) => {}
         }
     }
 
     /// Counts a finished TLS handshake.
     pub(super) fn count_handshake(
         &self,
+        handshake: &Handshake,
         since_ns: u64,
         at_ns: u64,
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        let Some(handshake) = self.tls.as_ref().and_then(|tls| tls.handshake()) else { return };
         let (metric, count) = if handshake.resumed {
             (Metric::TlsResumed, &mut shared.tally.tls_resumed)
         } else {
@@ -136,29 +103,6 @@ impl Connection {
         effects.record(metric, self.step_due_ns(since_ns), at_ns.saturating_sub(since_ns));
     }
 
-    fn proxy_answered(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let Some(parser) = &mut self.proxy else { return };
-        let bytes = effects.received();
-        let failure = match parser.feed(bytes) {
-            Err(cause) => Failure { name: "proxy_malformed", detail: cause.explanation().to_owned() },
-            Ok(fed) => match fed.response {
-                None => return,
-                Some(response) if response.status / 100 != 2 => {
-                    Failure { name: "proxy_refused", detail: format!("the proxy answered {}", response.status) }
-                }
-                // The server behind the proxy sends nothing before it receives a request.
-                Some(_) if fed.consumed < bytes.len() => {
-                    Failure { name: "proxy_malformed", detail: Malformed::UnsolicitedBytes.explanation().to_owned() }
-                }
-                Some(_) => {
-                    self.proxy = None;
-                    return self.begin_tls(at_ns, shared, effects);
-                }
-            },
-        };
-        self.not_connected(failure, shared, effects);
-    }
-
     /// Handles the end of the peer's stream, or a failure, during a handshake.
     pub(super) fn handshake_ended(
         &mut self,
@@ -166,13 +110,7 @@ impl Connection {
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        let has_proxy = self.proxy.is_some();
-        let cut = self.tls.as_mut().and_then(|tls| tls.end().err());
-        let failure = match (outcome, cut) {
-            (Err(failure), _) => failure,
-            (Ok(()), Some(failure)) if !has_proxy => failure.into(),
-            (Ok(()), _) => Failure { name: "proxy_closed_early", detail: "the proxy closed the connection".to_owned() },
-        };
+        let failure = self.channel.fail_dial(outcome);
         self.not_connected(failure, shared, effects);
     }
 
@@ -180,8 +118,7 @@ impl Connection {
     pub(super) fn too_slow(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let name = match self.state {
             ConnectionState::Resolving { .. } => "dns_timeout",
-            ConnectionState::Handshaking { .. } if self.proxy.is_some() => "proxy_timeout",
-            ConnectionState::Handshaking { .. } => "tls_timeout",
+            ConnectionState::Handshaking { .. } => self.channel.timeout_name(),
             _ => "connect_timeout",
         };
         let (server, limit_ms) = (&shared.settings.server, shared.settings.connect_timeout_ns / 1_000_000);

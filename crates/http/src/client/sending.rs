@@ -90,9 +90,9 @@ impl Connection {
         let batch = Batch { bytes: range.len(), requests: 1, expects_no_body: piece.expects_no_body };
         self.exchange.begin(due_ns, wanted_ns, batch);
         shared.begun.push(Begun { index: self.index, epoch: self.epoch, due_ns, wanted_ns });
-        if self.tls.is_some() {
+        if self.channel.is_sealed() {
             let settings = Arc::clone(&shared.settings);
-            self.send_sealed(&settings.payload[range], shared, effects);
+            self.send_whole(&settings.payload[range], shared, effects);
         } else {
             match effects.send(self.index, range) {
                 Ok(bytes) => self.sent(bytes, shared, effects),
@@ -135,46 +135,16 @@ impl Connection {
 
     /// Sends a request whose bytes are not part of the settings.
     pub(super) fn send_whole(&mut self, bytes: &[u8], shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if self.tls.is_some() {
-            return self.send_sealed(bytes, shared, effects);
-        }
-        match effects.send_copy(self.index, bytes) {
+        match self.channel.send(bytes, &mut shared.buffers, effects) {
             Ok(bytes) => self.sent(bytes, shared, effects),
             Err(failure) => self.not_sent(failure, shared, effects),
         }
     }
 
-    fn send_sealed(&mut self, bytes: &[u8], shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let Some(tls) = &mut self.tls else { return };
-        let mut sealed = std::mem::take(&mut shared.sealed);
-        sealed.clear();
-        tls.write_to(bytes, &mut sealed);
-        let taken = self.send_records(&sealed, effects);
-        shared.sealed = sealed;
-        match taken {
-            Ok(()) => self.sent(0, shared, effects),
-            Err(failure) => self.not_sent(failure, shared, effects),
-        }
-    }
-
-    /// Sends TLS records, or the request to a proxy; they do not count as requests.
-    pub(super) fn send_records(&mut self, bytes: &[u8], effects: &mut impl Effects) -> Result<(), Failure> {
-        let taken = effects.send_copy(self.index, bytes)?;
-        self.records_left += bytes.len() - taken;
-        Ok(())
-    }
-
     /// Counts what the system took of a request. TLS records count when all of them are sent.
     #[inline]
     pub(super) fn sent(&mut self, bytes: usize, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let mut bytes = bytes;
-        // Bytes for the handshake or the proxy come before the request.
-        let records = bytes.min(self.records_left);
-        self.records_left -= records;
-        bytes -= records;
-        if self.tls.is_some() {
-            bytes = if self.records_left == 0 { self.exchange.unsent_bytes() } else { 0 };
-        }
+        let bytes = self.channel.count_taken(bytes, self.exchange.unsent_bytes());
         if !self.exchange.is_sending() && self.answered_early == 0 {
             return;
         }

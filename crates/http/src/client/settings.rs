@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::dial::DialPlan;
 use crate::{RequestSet, RequestTemplate, TemplateError, Url};
 use leadline_tls::ClientTls;
 
@@ -31,6 +32,13 @@ pub struct Settings {
     pub redirects: u32,
     /// Whether requests are due at a rate. If so, connections are opened as they are needed, else all at the start.
     pub is_open_loop: bool,
+}
+
+impl Settings {
+    /// The steps from TCP to the first request.
+    pub(super) fn dial_plan(&self) -> DialPlan<'_> {
+        DialPlan { proxy_request: self.proxy_request.as_deref(), tls: self.tls.as_ref() }
+    }
 }
 
 /// The parts of a request, from the user or from a redirect.

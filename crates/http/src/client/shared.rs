@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+use super::channel::Buffers;
 use super::effects::Effects;
 use super::settings::Settings;
 use super::source::{Script, Source};
@@ -65,11 +66,9 @@ pub(super) struct Shared<S> {
     pub tally: Tally,
     /// When a script stopped this thread or failed, ns.
     pub stopped_ns: Option<u64>,
-    /// Received plaintext.
-    pub plain: Vec<u8>,
-    /// TLS records of a request.
-    pub sealed: Vec<u8>,
-    /// Handshake bytes, or a script's request.
+    /// Buffers of channels.
+    pub buffers: Buffers,
+    /// A script's request.
     pub out: Vec<u8>,
 }
 
@@ -88,8 +87,7 @@ impl<S: Script> Shared<S> {
             deadline_ns: None,
             tally: Tally::default(),
             stopped_ns: None,
-            plain: Vec::new(),
-            sealed: Vec::new(),
+            buffers: Buffers::default(),
             out: Vec::new(),
         }
     }

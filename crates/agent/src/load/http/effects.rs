@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use leadline_http::client::{Attempt, Detached, Effects, Failure, Metric, Opening, SocketUse};
+use leadline_http::client::{Attempt, Detached, Effects, Failure, Metric, Opening, SocketUse, Wire};
 use leadline_http::Timing;
 use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
@@ -60,6 +60,18 @@ impl<B: IoBackend> WorkerEffects<B> {
     }
 }
 
+impl<B: IoBackend> Wire for WorkerEffects<B> {
+    #[inline]
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
+        self.backend.send_copy(index, bytes).map_err(failure)
+    }
+
+    #[inline]
+    fn received(&self) -> &[u8] {
+        self.backend.received()
+    }
+}
+
 impl<B: IoBackend> Effects for WorkerEffects<B> {
     #[inline]
     fn now_ns(&self) -> u64 {
@@ -91,18 +103,8 @@ impl<B: IoBackend> Effects for WorkerEffects<B> {
     }
 
     #[inline]
-    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
-        self.backend.send_copy(index, bytes).map_err(failure)
-    }
-
-    #[inline]
     fn handed_over_ns(&self) -> Option<u64> {
         self.backend.handed_over_ns()
-    }
-
-    #[inline]
-    fn received(&self) -> &[u8] {
-        self.backend.received()
     }
 
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {

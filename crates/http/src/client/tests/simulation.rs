@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse};
+use super::super::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse, Wire};
 use super::MS;
 use crate::Timing;
 
@@ -245,6 +245,20 @@ impl Simulation {
     }
 }
 
+impl Wire for Simulation {
+    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
+        self.queue.push((index, bytes.to_vec()));
+        if self.queue_ns == 0 {
+            self.hand_over();
+        }
+        Ok(if self.sending == Sending::Promised { bytes.len() } else { 0 })
+    }
+
+    fn received(&self) -> &[u8] {
+        &self.received
+    }
+}
+
 impl Effects for Simulation {
     fn now_ns(&self) -> u64 {
         self.now_ns
@@ -286,20 +300,8 @@ impl Effects for Simulation {
         self.send_copy(index, &bytes)
     }
 
-    fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
-        self.queue.push((index, bytes.to_vec()));
-        if self.queue_ns == 0 {
-            self.hand_over();
-        }
-        Ok(if self.sending == Sending::Promised { bytes.len() } else { 0 })
-    }
-
     fn handed_over_ns(&self) -> Option<u64> {
         self.queue.is_empty().then_some(self.handed_over_ns)
-    }
-
-    fn received(&self) -> &[u8] {
-        &self.received
     }
 
     fn detach(&mut self, index: usize, then: SocketUse) -> Option<Detached> {
