@@ -1,14 +1,14 @@
 //! The connections of one thread's users as a machine. A user keeps its connections as a browser does: it reuses idle ones
 //! of the same origin and opens further ones up to a limit. Owns which connection carries which request, every time limit,
-//! and the outcome of each exchange, which the users get exactly once. Opens no socket, reads no clock and knows no TLS: the
-//! caller passes each [`Input`] with its time, and carries out the [`Effects`]. `input` handles events of connections,
+//! and the outcome of each exchange, which the users get exactly once. `leadline_http::client` carries an exchange, and dials.
+//! Opens no socket and reads no clock: the caller passes each [`leadline_http::client::Input`] with its time, and carries out the [`Effects`]. `input` handles events of connections,
 //! `ending` their failures and ends.
 //!
 //! | Stage      | input                          | then                                                        |
 //! |------------|--------------------------------|-------------------------------------------------------------|
 //! | resolving  | [`Connections::resolved`]      | connecting; closed if there is no address                   |
-//! | connecting | `Connected`                    | securing (https) or busy; closed if it failed               |
-//! | securing   | `Secured`                      | busy                                                        |
+//! | connecting | `Connected`                    | handshaking (https) or busy; closed if it failed            |
+//! | handshaking | `Received`                    | busy when TLS is ready for requests; closed if it failed    |
 //! | busy       | `Received` (a whole response)  | idle; closed if the response or the request says so         |
 //! | busy       | `Ended`                        | closed; the request is answered, repeated or failed         |
 //! | idle       | [`Connections::request`]       | busy                                                        |
@@ -25,7 +25,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use leadline_http::client::SocketUse;
+use leadline_http::client::{Buffers, Opening, SocketUse};
 use leadline_http::Batch;
 use leadline_stats::Histogram;
 use leadline_wire::HttpCounts;
@@ -33,7 +33,7 @@ use leadline_wire::HttpCounts;
 pub use self::connection::Origin;
 use self::connection::{Connection, Stage};
 use self::deadlines::Deadlines;
-pub use self::effects::{Dialled, Effects, Input, StreamEnd};
+pub use self::effects::Effects;
 use super::machine::Send;
 
 /// The limits of one thread's connections.
@@ -97,6 +97,8 @@ pub struct Connections {
     begun: Vec<u32>,
     /// When stages time out.
     deadlines: Deadlines,
+    /// Buffers of channels.
+    buffers: Buffers,
 }
 
 /// The connections of one user.
@@ -124,6 +126,7 @@ impl Connections {
             is_serving: false,
             begun: Vec::new(),
             deadlines: Deadlines::new(limits.connections),
+            buffers: Buffers::default(),
         }
     }
 
@@ -274,7 +277,7 @@ impl Connections {
         let deadline_ns = now_ns.saturating_add(timeout_ns);
         self.deadlines.set(slot, deadline_ns);
         self.users[send.user as usize].open.push(slot);
-        self.slots[slot as usize] = Some(Box::new(Connection::new(send, Stage::Resolving, now_ns, deadline_ns)));
+        self.slots[slot as usize] = Some(Box::new(Connection::new(slot, send, now_ns, deadline_ns)));
         self.dial(slot, now_ns, effects);
     }
 
@@ -282,8 +285,8 @@ impl Connections {
     fn dial(&mut self, slot: u32, now_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
         match effects.open(slot, &connection.origin) {
-            Ok(Dialled::Resolving) => {}
-            Ok(Dialled::Connecting) => {
+            Ok(Opening::Resolving) => {}
+            Ok(Opening::Connecting) => {
                 let waited_ns = now_ns.saturating_sub(connection.since_ns);
                 if waited_ns > 0 {
                     connection.opening.get_or_insert_default().dns_ns = Some(waited_ns);
@@ -312,7 +315,7 @@ impl Connections {
         let bytes = &send.outgoing.bytes;
         let batch = Batch { bytes: bytes.len(), requests: 1, expects_no_body: send.outgoing.is_head };
         connection.exchange.begin(send.due_ns, now_ns, batch);
-        let taken = effects.send(slot, bytes);
+        let taken = connection.channel.send(bytes, &mut self.buffers, effects);
         connection.send = Some(send);
         self.begun.push(slot);
         match taken {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use leadline_http::client::Failure;
+use leadline_http::client::{Channel, Failure};
 use leadline_http::{ClientConnection, Sink, Url};
 
 use crate::machine::Send;
@@ -38,8 +38,8 @@ pub(super) enum Stage {
     Resolving,
     /// The TCP handshake.
     Connecting,
-    /// The TLS handshake.
-    Securing,
+    /// A handshake after TCP.
+    Handshaking,
     /// It carries no request.
     Idle,
     /// It carries a request.
@@ -58,6 +58,8 @@ pub(super) struct Connection {
     pub since_ns: u64,
     /// When its stage times out, ns.
     pub deadline_ns: u64,
+    /// What carries the exchange.
+    pub channel: Channel,
     /// The HTTP exchange.
     pub exchange: ClientConnection,
     /// The request that it carries or will carry.
@@ -80,13 +82,14 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Returns a connection that is being opened for a request.
-    pub fn new(send: Box<Send>, stage: Stage, now_ns: u64, deadline_ns: u64) -> Self {
+    pub fn new(slot: u32, send: Box<Send>, now_ns: u64, deadline_ns: u64) -> Self {
         Self {
             user: send.user,
             origin: Origin::of(&send.outgoing.url),
-            stage,
+            stage: Stage::Resolving,
             since_ns: now_ns,
             deadline_ns,
+            channel: Channel::new(slot as usize),
             exchange: ClientConnection::default(),
             send: Some(send),
             kept: Kept::default(),

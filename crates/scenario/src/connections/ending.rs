@@ -58,7 +58,7 @@ impl Connections {
             let name = match connection.stage {
                 Stage::Resolving => "dns_timeout",
                 Stage::Connecting => "connect_timeout",
-                Stage::Securing => "tls_timeout",
+                Stage::Handshaking => connection.channel.timeout_name(),
                 Stage::Idle | Stage::Busy => "response_timeout",
             };
             let detail = format!("{} did not answer within {limit_ms} ms", connection.origin.host);

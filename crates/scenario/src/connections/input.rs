@@ -1,12 +1,10 @@
-//! What happens on connections: connected, secured, received, sent, ended.
+//! What happens on connections: connected, received, sent, ended.
 
-use std::sync::Arc;
-
-use leadline_http::client::Failure;
+use leadline_http::client::{DialPlan, DialStep, Failure, Input, Unsealed};
 use leadline_http::{Answer, Closed, Malformed};
 
 use super::connection::Stage;
-use super::effects::{Effects, Input, StreamEnd};
+use super::effects::Effects;
 use super::Connections;
 use crate::machine::ExchangeEnd;
 
@@ -16,25 +14,25 @@ impl Connections {
     pub fn handle(&mut self, slot: u32, at_ns: u64, input: Input, effects: &mut impl Effects) {
         let Some(stage) = self.slots[slot as usize].as_ref().map(|connection| connection.stage) else { return };
         match (input, stage) {
+            (Input::Received, Stage::Handshaking) => self.handshake(slot, at_ns, effects),
             (Input::Received, _) => self.receive(slot, at_ns, effects),
             (Input::Sent(bytes), _) => self.sent(slot, bytes, effects),
             (Input::Connected, Stage::Connecting) => self.connected(slot, at_ns, effects),
-            (Input::Secured { resumed }, Stage::Securing) => self.secured(slot, resumed, at_ns, effects),
-            (Input::Connected | Input::Secured { .. }, _) => {}
+            (Input::Connected | Input::Resolved { .. }, _) => {}
             (Input::NotSent { missing, failure }, _) => {
                 if missing > 0 {
                     self.take_back(slot, missing, effects);
                 }
                 self.not_sent(slot, failure, at_ns, effects);
             }
-            (Input::Unreadable(failure), _) => self.fail(slot, failure, at_ns, effects),
-            (Input::Ended(end), _) => self.ended(slot, end, at_ns, effects),
+            (Input::Ended(outcome), _) => self.ended(slot, outcome, at_ns, effects),
         }
     }
 
     fn take_back(&mut self, slot: u32, missing: usize, effects: &mut impl Effects) {
         if let Some(connection) = &mut self.slots[slot as usize] {
-            if connection.stage == Stage::Busy {
+            // Of a request in TLS records nothing counts as sent before all of them are.
+            if connection.stage == Stage::Busy && !connection.channel.is_sealed() {
                 let was_sent = !connection.exchange.is_sending();
                 connection.exchange.take_back(missing);
                 connection.sent_bytes = connection.sent_bytes.saturating_sub(missing as u64);
@@ -46,6 +44,7 @@ impl Connections {
     /// Counts what the socket took.
     pub(super) fn sent(&mut self, slot: u32, bytes: usize, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let bytes = connection.channel.count_taken(bytes, connection.exchange.unsent_bytes());
         if !connection.exchange.is_sending() {
             return;
         }
@@ -74,17 +73,38 @@ impl Connections {
         let took_ns = at_ns.saturating_sub(connection.since_ns);
         self.tally.phases.connect.record(took_ns);
         connection.opening.get_or_insert_default().connect_ns = took_ns;
-        if !connection.origin.is_https {
-            return self.established(slot, at_ns, effects);
-        }
-        let host = Arc::clone(&connection.origin.host);
-        self.enter(slot, Stage::Securing, at_ns);
-        if let Err(failure) = effects.secure(slot, &host) {
-            self.not_sent(slot, failure, at_ns, effects);
+        let tls = match connection.origin.is_https.then(|| effects.tls(&connection.origin.host)).transpose() {
+            Ok(tls) => tls,
+            Err(failure) => return self.fail(slot, failure, at_ns, effects),
+        };
+        let plan = DialPlan { proxy_request: None, tls: tls.as_ref() };
+        let dialled = connection.channel.dial(plan, &mut self.buffers, effects);
+        self.on_dialled(slot, dialled, at_ns, effects);
+    }
+
+    /// Handles bytes of a handshake.
+    fn handshake(&mut self, slot: u32, at_ns: u64, effects: &mut impl Effects) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let dialled = connection.channel.continue_dial(&mut self.buffers, effects);
+        self.on_dialled(slot, dialled, at_ns, effects);
+    }
+
+    /// Handles a step towards the request.
+    fn on_dialled(&mut self, slot: u32, dialled: Result<DialStep, Failure>, at_ns: u64, effects: &mut impl Effects) {
+        match dialled {
+            Err(failure) => self.fail(slot, failure, at_ns, effects),
+            Ok(DialStep::Pending) => {}
+            Ok(DialStep::Began) => self.enter(slot, Stage::Handshaking, at_ns),
+            Ok(DialStep::Ready(handshake)) => {
+                if let Some(handshake) = handshake {
+                    self.count_handshake(slot, handshake.resumed, at_ns);
+                }
+                self.established(slot, at_ns, effects);
+            }
         }
     }
 
-    fn secured(&mut self, slot: u32, resumed: bool, at_ns: u64, effects: &mut impl Effects) {
+    fn count_handshake(&mut self, slot: u32, resumed: bool, at_ns: u64) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
         let took_ns = at_ns.saturating_sub(connection.since_ns);
         connection.opening.get_or_insert_default().tls_ns = Some(took_ns);
@@ -96,7 +116,6 @@ impl Connections {
         };
         *count.get_or_insert(0) += 1;
         phase.record(took_ns);
-        self.established(slot, at_ns, effects);
     }
 
     /// Begins the request.
@@ -110,10 +129,33 @@ impl Connections {
         }
     }
 
-    /// Reads bytes of a response.
+    /// Receives bytes of a response, in clear or through TLS.
+    #[inline]
     fn receive(&mut self, slot: u32, at_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        let bytes = effects.received();
+        if !connection.channel.is_sealed() {
+            return self.feed(slot, None, at_ns, effects);
+        }
+        let Unsealed { is_over, .. } = connection.channel.unseal(&mut self.buffers, effects);
+        let plain = std::mem::take(&mut self.buffers.plain);
+        self.feed(slot, Some(&plain), at_ns, effects);
+        self.buffers.plain = plain;
+        // A connection that the response has closed is over: its place may belong to another one.
+        if !self.slots[slot as usize].as_ref().is_some_and(|connection| connection.channel.is_sealed()) {
+            return;
+        }
+        match is_over {
+            Err(failure) => self.fail(slot, failure, at_ns, effects),
+            Ok(true) => self.ended(slot, Ok(()), at_ns, effects),
+            Ok(false) => {}
+        }
+    }
+
+    /// Reads bytes of a response: those of `plain`, or those that were received.
+    #[inline]
+    fn feed(&mut self, slot: u32, plain: Option<&[u8]>, at_ns: u64, effects: &mut impl Effects) {
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let bytes = plain.unwrap_or_else(|| effects.received());
         if bytes.is_empty() {
             return;
         }
@@ -188,26 +230,26 @@ impl Connections {
     }
 
     /// Handles the end of the peer's stream.
-    fn ended(&mut self, slot: u32, end: StreamEnd, at_ns: u64, effects: &mut impl Effects) {
+    fn ended(&mut self, slot: u32, outcome: Result<(), Failure>, at_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        let failure = match (connection.stage, end) {
+        let failure = match (connection.stage, outcome) {
             (Stage::Idle, _) => {
                 self.close(slot, effects);
                 return self.serve(None, at_ns, effects);
             }
-            (_, StreamEnd::Broken(failure)) => failure,
-            (Stage::Busy, end) => match (connection.exchange.ended(at_ns), end) {
-                (Closed::Answered(mut answer), StreamEnd::Clean) => {
+            (_, Err(failure)) => failure,
+            (Stage::Busy, Ok(())) => match (connection.channel.end(), connection.exchange.ended(at_ns)) {
+                (Ok(()), Closed::Answered(mut answer)) => {
                     // The response ends with the connection.
                     answer.response.keep_alive = false;
                     return self.on_answer(slot, &answer, at_ns, effects);
                 }
-                (Closed::Early(_), _) if self.may_repeat(slot) => return self.repeat(slot, at_ns, effects),
-                (_, StreamEnd::Cut(failure)) => failure,
+                (_, Closed::Early(_)) if self.may_repeat(slot) => return self.repeat(slot, at_ns, effects),
+                (Err(cut), _) => cut,
                 _ => closed_early("the server closed the connection before it responded"),
             },
-            (_, StreamEnd::Cut(failure)) => failure,
-            (_, StreamEnd::Clean) => closed_early("closed while opening"),
+            (Stage::Handshaking, Ok(())) => connection.channel.fail_dial(Ok(())),
+            (Stage::Resolving | Stage::Connecting, Ok(())) => closed_early("closed while opening"),
         };
         self.fail(slot, failure, at_ns, effects);
     }

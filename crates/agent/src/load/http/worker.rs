@@ -21,8 +21,8 @@ use super::scripted::Scripted;
 use super::start_signal::{LoadStart, OpenReport, StartSignal};
 use crate::failures::Failures;
 use crate::flows::{Span, TURN_NS};
-use crate::load::net::failure::failure;
-use crate::load::net::io_backend::{Completion, IoBackend};
+use crate::load::net::inputs::input;
+use crate::load::net::io_backend::IoBackend;
 use crate::load::net::resolver::{Answer, Resolver};
 use crate::load::net::shutdown::settle;
 use crate::metering::{FlowCounters, Latest, Recorder, ThreadMeter, ROLL_NS};
@@ -236,19 +236,10 @@ impl<B: IoBackend> Worker<B> {
         self.effects.backend.wait(until_ns)?;
         self.pool.note_handed_over(&mut self.effects);
         while let Some((index, at_ns, completion)) = self.effects.backend.completion()? {
-            let input = match completion {
-                Completion::Received => {
-                    if let Some(stamp_ns) = self.effects.backend.stamp_ns() {
-                        self.compare_with_stamp(index, stamp_ns, at_ns);
-                    }
-                    Input::Received
-                }
-                Completion::Sent(bytes) => Input::Sent(bytes),
-                Completion::Writable => Input::Connected,
-                Completion::Ended(outcome) => Input::Ended(outcome.map_err(failure)),
-                Completion::NotSent(missing, error) => Input::NotSent { missing, failure: failure(error) },
-                Completion::Accepted(_) => continue,
-            };
+            let Some(input) = input(completion) else { continue };
+            if let (Input::Received, Some(stamp_ns)) = (&input, self.effects.backend.stamp_ns()) {
+                self.compare_with_stamp(index, stamp_ns, at_ns);
+            }
             self.pool.handle(index, at_ns, input, &mut self.effects);
         }
         Ok(())

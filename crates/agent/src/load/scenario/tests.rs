@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
-use leadline_http::client::SocketUse;
-use leadline_scenario::connections::{Dialled, Effects, Origin};
+use leadline_http::client::{Opening, SocketUse};
+use leadline_scenario::connections::{Effects, Origin};
 use leadline_scenario::{Limits, Machine, Shared, ThreadShare, Tools};
 use leadline_wire::scenario::ScenarioReport;
 use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
@@ -296,7 +296,7 @@ fn sockets_of_interrupted_users_take_no_further_descriptors() {
     // Two users are interrupted every 10 ms.
     for turn in 0..40 {
         effects.kept.begin_turn(turn * 10_000_000);
-        (0..2).for_each(|slot| assert_eq!(effects.open(slot, &origin), Ok(Dialled::Connecting)));
+        (0..2).for_each(|slot| assert_eq!(effects.open(slot, &origin), Ok(Opening::Connecting)));
         most = most.max(effects.kept.count() + 2);
         (0..2).for_each(|slot| effects.close(slot, SocketUse::Keep));
     }

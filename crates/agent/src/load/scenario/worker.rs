@@ -17,6 +17,7 @@ use super::outbox::{Message, Outbox, Snapshot};
 use super::plan::Plan;
 use crate::control_signal::ControlSignal;
 use crate::flows::TURN_NS;
+use crate::load::net::inputs::input;
 use crate::load::net::io_backend::IoBackend;
 use crate::load::net::shutdown::settle;
 use crate::metering::{FlowCounters, ThreadMeter, ROLL_NS};
@@ -157,7 +158,9 @@ impl<B: IoBackend> Worker<B> {
         effects.backend.wait(until_ns)?;
         connections.note_handed_over(effects);
         while let Some((slot, at_ns, completion)) = effects.backend.completion()? {
-            effects.pass(connections, slot, at_ns, completion);
+            if let Some(input) = input(completion) {
+                connections.handle(slot as u32, at_ns, input, effects);
+            }
             effects.obey(connections, at_ns);
             if connections.make_room(at_ns, effects) {
                 effects.obey(connections, at_ns);

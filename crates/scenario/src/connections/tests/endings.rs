@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn each_time_limit_has_its_cause() {
     let mut bench = Bench::new(4, 6);
-    bench.world.dials = VecDeque::from([Ok(Dialled::Resolving)]);
+    bench.world.dials = VecDeque::from([Ok(client::Opening::Resolving)]);
     for number in 1..=4 {
         let mut send = request(number, number, "a.test");
         send.outgoing.url.is_https = number == 3;
@@ -56,7 +56,7 @@ fn close_kept(is_idempotent: bool, bytes: &[u8]) -> Bench {
     send.outgoing.is_idempotent = is_idempotent;
     bench.send(send);
     bench.receive(0, bytes);
-    bench.input(0, Input::Ended(StreamEnd::Clean));
+    bench.input(0, Input::Ended(Ok(())));
     bench
 }
 
@@ -80,7 +80,7 @@ fn request_on_a_new_connection_is_not_repeated() {
     let mut bench = Bench::new(4, 6);
     bench.request(1, 1);
     bench.input(0, Input::Connected);
-    bench.input(0, Input::Ended(StreamEnd::Clean));
+    bench.input(0, Input::Ended(Ok(())));
     assert_eq!(bench.world.causes(), numbered(&[(1, "closed_early")]));
 }
 
@@ -104,7 +104,7 @@ fn rest_of_a_request_is_sent_later_and_may_be_taken_back() {
     assert_eq!(bench.world.counted[..2], [2, 1]);
     bench.input(0, Input::NotSent { missing: 1, failure: failure("reset") });
     assert_eq!((&bench.world.counted[..2], bench.world.causes()), (&[1, 0][..], Vec::new()));
-    bench.input(0, Input::Ended(StreamEnd::Clean));
+    bench.input(0, Input::Ended(Ok(())));
     assert_eq!(bench.world.causes(), numbered(&[(1, "reset")]), "why sending failed, not that the stream ended");
 }
 
@@ -122,13 +122,21 @@ fn response_that_came_before_a_failed_send_counts() {
 #[test]
 fn end_of_the_stream_may_be_the_end_of_the_response() {
     let mut bench = Bench::new(4, 6);
-    for (number, end) in [(1, StreamEnd::Clean), (2, StreamEnd::Cut(failure("tls_truncated")))] {
-        bench.request(1, number);
+    for (number, is_https) in [(1, false), (2, true), (3, true)] {
+        let mut send = request(1, number, "a.test");
+        send.outgoing.url.is_https = is_https;
+        bench.send(send);
         bench.input(0, Input::Connected);
+        bench.secure(0);
         bench.receive(0, b"HTTP/1.1 200 OK\r\n\r\nall");
-        bench.input(0, Input::Ended(end));
+        if number == 3 {
+            // A server that announces the end ends the response before the connection ends.
+            bench.world.servers.get_mut(&0).unwrap().close();
+            bench.secure(0);
+        }
+        bench.input(0, Input::Ended(Ok(())));
     }
-    assert_eq!(bench.world.causes(), numbered(&[(1, "200"), (2, "tls_truncated")]));
+    assert_eq!(bench.world.causes(), numbered(&[(1, "200"), (2, "tls_truncated"), (3, "200")]));
     assert_eq!(bench.connections.open(), 0);
 }
 
@@ -141,14 +149,21 @@ fn damaged_responses_fail_by_their_cause() {
         bench.input(0, Input::Connected);
         bench.receive(0, bytes);
     }
-    bench.request(1, 3);
-    bench.input(0, Input::Connected);
-    bench.input(0, Input::Unreadable(failure("tls_bad_record")));
+    for (number, is_secured) in [(3, false), (6, true)] {
+        let mut send = request(1, number, "a.test");
+        send.outgoing.url.is_https = true;
+        bench.send(send);
+        bench.input(0, Input::Connected);
+        if is_secured {
+            bench.secure(0);
+        }
+        bench.receive_raw(0, b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+    }
     bench.request(1, 4);
-    bench.input(0, Input::Ended(StreamEnd::Broken(failure("refused"))));
+    bench.input(0, Input::Ended(Err(failure("refused"))));
     let causes = bench.world.causes();
     assert!(causes[..2].iter().all(|(_, cause)| cause.starts_with("malformed_")), "{causes:?}");
-    assert_eq!(causes[2..], numbered(&[(3, "tls_bad_record"), (4, "refused")]));
+    assert_eq!(causes[2..], numbered(&[(3, "tls_malformed"), (4, "refused"), (6, "tls_malformed")]));
     bench.answer_first(1, 5, 0);
     bench.receive(0, OK);
     assert_eq!(bench.connections.open(), 0, "bytes without a request end an idle connection");

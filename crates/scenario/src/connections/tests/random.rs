@@ -9,6 +9,9 @@ enum Event {
     Request { user: u32, host: u8, is_idempotent: bool, closes: bool, is_https: bool },
     Input(u32, Input),
     Receive(u32, u8),
+    Garbage(u32),
+    Secure(u32),
+    EndTls(u32),
     Dial(u8),
     Take(u8),
     Resolved(u8),
@@ -31,16 +34,13 @@ const HOSTS: [&str; 2] = ["a.test", "b.test"];
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         4 => Just(Input::Connected),
-        2 => any::<bool>().prop_map(|resumed| Input::Secured { resumed }),
         2 => (0usize..4).prop_map(Input::Sent),
         1 => (0usize..4, any::<bool>()).prop_map(|(missing, is_reset)| Input::NotSent {
             missing,
             failure: failure(if is_reset { "reset" } else { "other" }),
         }),
-        1 => Just(Input::Unreadable(failure("unreadable"))),
-        1 => Just(Input::Ended(StreamEnd::Clean)),
-        1 => Just(Input::Ended(StreamEnd::Cut(failure("cut")))),
-        1 => Just(Input::Ended(StreamEnd::Broken(failure("broken")))),
+        2 => Just(Input::Ended(Ok(()))),
+        1 => Just(Input::Ended(Err(failure("broken")))),
     ]
 }
 
@@ -51,6 +51,9 @@ fn event() -> impl Strategy<Value = Event> {
         ),
         8 => (0u32..4, input()).prop_map(|(slot, input)| Event::Input(slot, input)),
         8 => (0u32..4, 0u8..7).prop_map(|(slot, piece)| Event::Receive(slot, piece)),
+        1 => (0u32..4).prop_map(Event::Garbage),
+        4 => (0u32..4).prop_map(Event::Secure),
+        1 => (0u32..4).prop_map(Event::EndTls),
         1 => (0u8..2).prop_map(Event::Dial),
         1 => (0u8..4).prop_map(Event::Take),
         1 => (0u8..2).prop_map(Event::Resolved),
@@ -77,7 +80,15 @@ impl Bench {
             }
             Event::Input(slot, input) => self.input(slot, input),
             Event::Receive(slot, piece) => self.receive(slot, PIECES[piece as usize]),
-            Event::Dial(0) => self.world.dials.push_back(Ok(Dialled::Resolving)),
+            Event::Garbage(slot) => self.receive_raw(slot, b"?".to_vec()),
+            Event::Secure(slot) => self.secure(slot),
+            Event::EndTls(slot) => {
+                if let Some(server) = self.world.servers.get_mut(&slot) {
+                    server.close();
+                }
+                self.secure(slot);
+            }
+            Event::Dial(0) => self.world.dials.push_back(Ok(client::Opening::Resolving)),
             Event::Dial(_) => self.world.dials.push_back(Err(failure("unreachable"))),
             Event::Take(3) => self.world.takes.push_back(Err(failure("reset"))),
             Event::Take(bytes) => self.world.takes.push_back(Ok(bytes.into())),
@@ -128,7 +139,15 @@ proptest! {
         let mut requests = 0;
         for (event, number) in events.into_iter().zip(0..) {
             match &event {
-                Event::Input(slot, _) | Event::Receive(slot, _) if *slot as usize >= most => continue,
+                Event::Input(slot, _)
+                | Event::Receive(slot, _)
+                | Event::Garbage(slot)
+                | Event::Secure(slot)
+                | Event::EndTls(slot)
+                    if *slot as usize >= most =>
+                {
+                    continue
+                }
                 Event::Request { .. } => requests += 1,
                 _ => {}
             }
