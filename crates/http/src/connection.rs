@@ -226,10 +226,10 @@ impl ClientConnection {
         false
     }
 
-    /// Takes back the last bytes of an outstanding batch: the system had promised to send them and did not.
+    /// Takes back the last bytes of a batch: the system had promised to send them and did not.
     pub fn take_back(&mut self, bytes: usize) {
+        self.sent_bytes = self.sent_bytes.saturating_sub(bytes);
         if bytes > 0 && self.has_outstanding() {
-            self.sent_bytes = self.sent_bytes.saturating_sub(bytes);
             self.state = State::Sending;
         }
     }

@@ -195,7 +195,7 @@ impl Connections {
                 if connection.stage == Stage::Busy {
                     let sent_ns = sent_ns.max(connection.since_ns);
                     connection.sent_ns.get_or_insert(sent_ns);
-                    connection.exchange.handed_over(sent_ns);
+                    connection.session.exchange.handed_over(sent_ns);
                     self.tally.first_sent_ns.get_or_insert(sent_ns);
                 }
             }
@@ -314,12 +314,12 @@ impl Connections {
         connection.kept.begin(send.keeps_head, send.keeps_body);
         let bytes = &send.outgoing.bytes;
         let batch = Batch { bytes: bytes.len(), requests: 1, expects_no_body: send.outgoing.is_head };
-        connection.exchange.begin(send.due_ns, now_ns, batch);
-        let taken = connection.channel.send(bytes, &mut self.buffers, effects);
+        connection.session.exchange.begin(send.due_ns, now_ns, batch);
+        let sent = connection.session.send(bytes, &mut self.buffers, effects);
         connection.send = Some(send);
         self.begun.push(slot);
-        match taken {
-            Ok(taken) => self.sent(slot, taken, effects),
+        match sent {
+            Ok(sent) => self.count_sent(slot, sent, effects),
             Err(failure) => self.not_sent(slot, failure, now_ns, effects),
         }
     }

@@ -17,12 +17,12 @@
 //! response timeout. Each timeout counts as a failure.
 
 use super::capture::Capture;
-use super::channel::Channel;
 use super::effects::{Attempt, Detached, Effects, Failure, Input, Metric, Opening, SocketUse};
+use super::session::Session;
 use super::settings::{RequestSource, Settings};
 use super::shared::{record_late, Begun, Shared};
 use super::source::Script;
-use crate::{ClientConnection, Malformed};
+use crate::Malformed;
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +47,8 @@ pub(super) enum ConnectionState {
 pub(super) struct Connection {
     /// Its index in the pool, which identifies its socket.
     pub(super) index: usize,
-    pub(super) channel: Channel,
+    pub(super) session: Session,
     pub(super) state: ConnectionState,
-    /// The outstanding request or batch.
-    pub(super) exchange: ClientConnection,
     pub(super) capture: Option<Box<Capture>>,
     /// Incremented each time the connection is closed, so that a multi-step operation notices it.
     pub(super) epoch: u32,
@@ -70,8 +68,6 @@ pub(super) struct Connection {
     pub(super) is_pushed_back: bool,
     /// Why sending failed. It becomes the connection's error unless a response arrived before.
     pub(super) broken: Option<&'static str>,
-    /// Number of requests that were answered before they were known to be sent completely.
-    pub(super) answered_early: u32,
     /// Number of requests that the connection has carried.
     pub(super) served: u64,
     /// Index of the outstanding request in the set.
@@ -92,9 +88,8 @@ impl Connection {
     pub fn new(index: usize, capture: Option<Capture>) -> Self {
         Self {
             index,
-            channel: Channel::new(index),
+            session: Session::new(index),
             state: ConnectionState::Unused,
-            exchange: ClientConnection::default(),
             capture: capture.map(Box::new),
             epoch: 0,
             is_idle: false,
@@ -105,7 +100,6 @@ impl Connection {
             is_reopened: false,
             is_pushed_back: false,
             broken: None,
-            answered_early: 0,
             served: 0,
             request: 0,
             redirected: None,
@@ -157,7 +151,7 @@ impl Connection {
             | ConnectionState::Connecting { since_ns }
             | ConnectionState::Handshaking { since_ns } => Some(since_ns + settings.connect_timeout_ns),
             ConnectionState::Up => {
-                self.exchange.outstanding_since_ns().map(|since_ns| since_ns + settings.response_timeout_ns)
+                self.session.exchange.outstanding_since_ns().map(|since_ns| since_ns + settings.response_timeout_ns)
             }
         }
     }
@@ -221,7 +215,7 @@ impl Connection {
         effects: &mut impl Effects,
     ) {
         self.detach(SocketUse::Close, shared, effects);
-        let outstanding = self.exchange.close();
+        let outstanding = self.session.exchange.close();
         // A server may close an idle connection; only unsolicited bytes are an error then.
         if outstanding.is_none() && name != Malformed::UnsolicitedBytes.name() {
             return self.lost_idle(shared, effects);
@@ -280,8 +274,7 @@ impl Connection {
         if std::mem::take(&mut self.is_idle) {
             shared.idle.retain(|idle| idle.index != self.index);
         }
-        self.exchange.close();
-        self.channel.reset();
+        self.session.close();
         self.broken = None;
         self.epoch = self.epoch.wrapping_add(1);
         self.state = ConnectionState::Closed;
@@ -315,7 +308,7 @@ impl Connection {
             if let Some(place) = shared.begun.iter().position(is_own) {
                 let begun = shared.begun.swap_remove(place);
                 let sent_ns = record_late(&begun, handed_over_ns, &mut shared.tally, effects);
-                self.exchange.handed_over(sent_ns);
+                self.session.exchange.handed_over(sent_ns);
             }
         }
         if taken_bytes > 0 {
@@ -328,7 +321,7 @@ impl Connection {
     /// Records the age of requests without a response. The age is a lower bound of the latency and is recorded
     /// separately.
     pub(super) fn record_age(&self, now_ns: u64, effects: &mut impl Effects) {
-        let exchange = &self.exchange;
+        let exchange = &self.session.exchange;
         let (Some(due_ns), Some(outstanding)) = (exchange.outstanding_due_ns(), exchange.outstanding()) else { return };
         let sent_ns = exchange.outstanding_since_ns().unwrap_or(now_ns);
         for _ in 0..outstanding.requests {

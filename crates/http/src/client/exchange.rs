@@ -34,7 +34,7 @@ impl Connection {
     /// Handles received bytes.
     #[inline]
     pub(super) fn receive(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if self.channel.is_sealed() {
+        if self.session.channel.is_sealed() {
             self.unseal(at_ns, shared, effects);
         } else {
             self.feed(Bytes::Received, at_ns, shared, effects);
@@ -59,8 +59,8 @@ impl Connection {
                 return true;
             }
             let fed = match &mut self.capture {
-                None => self.exchange.receive(rest, at_ns, &mut ()),
-                Some(capture) => self.exchange.receive(rest, at_ns, &mut **capture),
+                None => self.session.exchange.receive(rest, at_ns, &mut ()),
+                Some(capture) => self.session.exchange.receive(rest, at_ns, &mut **capture),
             };
             match fed {
                 Ok((used, answer)) => {
@@ -105,7 +105,7 @@ impl Connection {
             return;
         }
         self.count_response(answer, shared, effects);
-        self.served += u64::from(self.exchange.batch_requests());
+        self.served += u64::from(self.session.exchange.batch_requests());
         let is_used_up = shared.settings.requests_per_connection.is_some_and(|limit| self.served >= limit);
         if answer.keeps_connection() && !is_used_up {
             self.next(answer.timing.done_ns, answer.timing.done_ns, shared, effects);
@@ -117,7 +117,7 @@ impl Connection {
     /// Handles unsolicited bytes after a response. It is unknown which bytes are the response, so the request fails
     /// and the connection is closed.
     fn on_excess_bytes(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        self.answered_early += u32::from(!answer.was_sent);
+        self.session.answered_early += u32::from(!answer.was_sent);
         shared.tally.last_ns = Some(answer.timing.done_ns);
         let cause = Malformed::UnsolicitedBytes;
         effects.count_failure(cause.name(), 1, || cause.explanation().to_owned());
@@ -134,9 +134,9 @@ impl Connection {
 
     /// Decrypts received bytes.
     fn unseal(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let Unsealed { handshake, is_over } = self.channel.unseal(&mut shared.buffers, effects);
+        let Unsealed { handshake, is_over } = self.session.channel.unseal(&mut shared.buffers, effects);
         if let Some(handshake) = handshake {
-            let since_ns = self.exchange.outstanding_since_ns().unwrap_or(at_ns);
+            let since_ns = self.session.exchange.outstanding_since_ns().unwrap_or(at_ns);
             self.count_handshake(&handshake, since_ns, at_ns, shared, effects);
         }
         let plain = std::mem::take(&mut shared.buffers.plain);
@@ -155,7 +155,7 @@ impl Connection {
     /// Counts a response, unless the script that reads it fails: then the request counts as failed.
     #[inline]
     fn count_response(&mut self, answer: &Answer, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        self.answered_early += u32::from(!answer.was_sent);
+        self.session.answered_early += u32::from(!answer.was_sent);
         shared.tally.last_ns = Some(answer.timing.done_ns);
         if let Source::Script(script) = &mut shared.source {
             let status = answer.response.status;
@@ -203,7 +203,7 @@ impl Connection {
         shared.tally.body_bytes += answer.response.body_bytes;
         self.redirects_left -= 1;
         self.redirected = Some(Box::new(source));
-        self.exchange.follow(batch);
+        self.session.exchange.follow(batch);
         // The request was already counted when it was first sent.
         effects.take_back(0, 1);
         self.send_whole(next.bytes(), shared, effects);
@@ -213,26 +213,22 @@ impl Connection {
     /// Handles the end of the peer's stream.
     pub(super) fn ended(&mut self, at_ns: u64, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         self.detach(SocketUse::Close, shared, effects);
-        if self.exchange.outstanding_since_ns().is_some() {
-            if let Err(failure) = self.channel.end() {
-                return self.fail(failure.name, || failure.detail, shared, effects);
-            }
-        }
-        match self.exchange.ended(at_ns) {
-            Closed::Idle => self.lost_idle(shared, effects),
-            Closed::Answered(answer) => {
+        match self.session.end(at_ns) {
+            (Closed::Idle, _) => self.lost_idle(shared, effects),
+            (Closed::Answered(answer), _) => {
                 self.count_response(&answer, shared, effects);
                 if answer.left > 0 {
                     return self.on_early_close(&answer, shared, effects);
                 }
                 self.reopen(Some(at_ns), shared, effects);
             }
-            Closed::Early(outstanding) => {
+            (Closed::Early(outstanding), cut) => {
                 shared.tally.count_cut_off(outstanding);
                 shared.tally.last_ns = Some(effects.now_ns());
                 let message = "the server closed the connection before it responded";
-                let name = self.broken.unwrap_or("closed_early");
-                effects.count_failure(name, u64::from(outstanding.requests), || message.to_owned());
+                let (name, detail) = cut.map_or(("closed_early", message.to_owned()), |cut| (cut.name, cut.detail));
+                let name = self.broken.unwrap_or(name);
+                effects.count_failure(name, u64::from(outstanding.requests), || detail);
                 self.reopen(None, shared, effects);
             }
         }

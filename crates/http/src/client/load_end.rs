@@ -127,7 +127,7 @@ impl<S: Script> ConnectionPool<S> {
 impl Connection {
     /// Whether a request is outstanding.
     pub(super) fn is_busy(&self) -> bool {
-        self.exchange.outstanding_since_ns().is_some()
+        self.session.exchange.outstanding_since_ns().is_some()
     }
 
     /// Whether the connection could not be reopened, because the last attempt failed or has taken too long.
@@ -151,8 +151,8 @@ impl Connection {
             return;
         }
         self.record_age(now_ns, effects);
-        let Some(sent_ns) = self.exchange.outstanding_since_ns() else { return };
-        let Some(left) = self.exchange.close() else { return };
+        let Some(sent_ns) = self.session.exchange.outstanding_since_ns() else { return };
+        let Some(left) = self.session.exchange.close() else { return };
         let requests = u64::from(left.requests);
         if left.was_sent {
             shared.tally.unanswered += requests;

@@ -47,7 +47,7 @@ impl Connection {
         shared.tally.connections_opened += 1;
         effects.record(Metric::Connect, self.step_due_ns(since_ns), at_ns.saturating_sub(since_ns));
         let now_ns = effects.now_ns();
-        let dialled = self.channel.dial(shared.settings.dial_plan(), &mut shared.buffers, effects);
+        let dialled = self.session.channel.dial(shared.settings.dial_plan(), &mut shared.buffers, effects);
         self.on_dialled(dialled, now_ns, now_ns, shared, effects);
     }
 
@@ -59,7 +59,7 @@ impl Connection {
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        let dialled = self.channel.continue_dial(&mut shared.buffers, effects);
+        let dialled = self.session.channel.continue_dial(&mut shared.buffers, effects);
         self.on_dialled(dialled, since_ns, at_ns, shared, effects);
     }
 
@@ -110,7 +110,7 @@ impl Connection {
         shared: &mut Shared<impl Script>,
         effects: &mut impl Effects,
     ) {
-        let failure = self.channel.fail_dial(outcome);
+        let failure = self.session.channel.fail_dial(outcome);
         self.not_connected(failure, shared, effects);
     }
 
@@ -118,7 +118,7 @@ impl Connection {
     pub(super) fn too_slow(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
         let name = match self.state {
             ConnectionState::Resolving { .. } => "dns_timeout",
-            ConnectionState::Handshaking { .. } => self.channel.timeout_name(),
+            ConnectionState::Handshaking { .. } => self.session.channel.timeout_name(),
             _ => "connect_timeout",
         };
         let (server, limit_ms) = (&shared.settings.server, shared.settings.connect_timeout_ns / 1_000_000);
@@ -131,7 +131,7 @@ impl Connection {
         shared.opening -= 1;
         shared.up += 1;
         self.mark_up(now_ns);
-        self.exchange.opened();
+        self.session.exchange.opened();
         let wanted_ns = self.owed_since_ns.take().unwrap_or(now_ns);
         self.next(wanted_ns, now_ns, shared, effects);
     }

@@ -119,7 +119,7 @@ impl<S: Script> ConnectionPool<S> {
             let sent_ns = record_late(&one, handed_over_ns, tally, effects);
             let connection = &mut connections[one.index];
             if connection.epoch == one.epoch {
-                connection.exchange.handed_over(sent_ns);
+                connection.session.exchange.handed_over(sent_ns);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::connection::{Connection, ConnectionState};
 use super::effects::{Effects, Failure};
+use super::session::Sent;
 use super::shared::{Begun, Delayed, Idle, Shared};
 use super::source::{Script, Source};
 use crate::{expect_no_bodies, expects_no_body, Batch};
@@ -88,9 +89,9 @@ impl Connection {
         (self.request, self.redirects_left) = (number as u32, shared.settings.redirects);
         self.redirected = None;
         let batch = Batch { bytes: range.len(), requests: 1, expects_no_body: piece.expects_no_body };
-        self.exchange.begin(due_ns, wanted_ns, batch);
+        self.session.exchange.begin(due_ns, wanted_ns, batch);
         shared.begun.push(Begun { index: self.index, epoch: self.epoch, due_ns, wanted_ns });
-        if self.channel.is_sealed() {
+        if self.session.channel.is_sealed() {
             let settings = Arc::clone(&shared.settings);
             self.send_whole(&settings.payload[range], shared, effects);
         } else {
@@ -120,9 +121,9 @@ impl Connection {
                     let message = "a batch of more than 64 requests must be all HEAD or contain no HEAD";
                     shared.script_failed(message, requests, effects);
                 } else {
-                    self.exchange.begin(due_ns, wanted_ns, batch);
+                    self.session.exchange.begin(due_ns, wanted_ns, batch);
                     if let Some(Some(mask)) = mixed {
-                        self.exchange.expect_no_bodies(mask);
+                        self.session.exchange.expect_no_bodies(mask);
                     }
                     shared.begun.push(Begun { index: self.index, epoch: self.epoch, due_ns, wanted_ns });
                     self.send_whole(&request, shared, effects);
@@ -135,8 +136,8 @@ impl Connection {
 
     /// Sends a request whose bytes are not part of the settings.
     pub(super) fn send_whole(&mut self, bytes: &[u8], shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        match self.channel.send(bytes, &mut shared.buffers, effects) {
-            Ok(bytes) => self.sent(bytes, shared, effects),
+        match self.session.send(bytes, &mut shared.buffers, effects) {
+            Ok(sent) => self.count_sent(sent, shared, effects),
             Err(failure) => self.not_sent(failure, shared, effects),
         }
     }
@@ -144,14 +145,14 @@ impl Connection {
     /// Counts what the system took of a request. TLS records count when all of them are sent.
     #[inline]
     pub(super) fn sent(&mut self, bytes: usize, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let bytes = self.channel.count_taken(bytes, self.exchange.unsent_bytes());
-        if !self.exchange.is_sending() && self.answered_early == 0 {
-            return;
-        }
-        let requests = self.exchange.batch_requests();
-        let whole = self.exchange.sent(bytes);
-        effects.count_sent(bytes as u64, if whole { u64::from(requests) } else { 0 });
-        if bytes > 0 && !whole && !self.is_pushed_back {
+        let sent = self.session.on_taken(bytes);
+        self.count_sent(sent, shared, effects);
+    }
+
+    #[inline]
+    fn count_sent(&mut self, sent: Sent, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
+        effects.count_sent(sent.bytes, sent.requests);
+        if sent.bytes > 0 && sent.requests == 0 && !self.is_pushed_back {
             self.is_pushed_back = true;
             shared.tally.pushback += 1;
         }
@@ -168,21 +169,21 @@ impl Connection {
 
     /// Corrects the count of sent bytes. A request that was answered, and whose rest the system did not take, is cut off.
     pub(super) fn take_back(&mut self, bytes: usize, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        if bytes > 0 {
-            self.exchange.take_back(bytes);
-            // Without an answer on this connection, the bytes are those of a handshake.
-            let was_answered = self.exchange.is_answered();
-            let is_counted = !was_answered || (self.state == ConnectionState::Up && self.served > 0);
-            let requests = if is_counted { u64::from(self.exchange.batch_requests()) } else { 0 };
-            effects.take_back(bytes as u64, requests);
-            shared.tally.cut_off += if was_answered { requests } else { 0 };
+        let was_answered = self.session.exchange.is_answered();
+        let Sent { bytes, mut requests } = self.session.take_back(bytes);
+        // Without an answer on this connection, the bytes are those of a handshake.
+        let is_request = self.state == ConnectionState::Up && self.served > 0;
+        if bytes > 0 && was_answered && is_request && self.session.answered_early == 0 {
+            requests = u64::from(self.session.exchange.batch_requests());
+            shared.tally.cut_off += requests;
         }
+        effects.take_back(bytes, requests);
     }
 
     /// Counts requests that were answered before they were known to be sent, once it is known what the system took.
     pub(super) fn settle_early_answers(&mut self, shared: &mut Shared<impl Script>, effects: &mut impl Effects) {
-        let requests = u64::from(std::mem::take(&mut self.answered_early));
-        if self.exchange.unsent_bytes() == 0 {
+        let requests = u64::from(std::mem::take(&mut self.session.answered_early));
+        if self.session.exchange.unsent_bytes() == 0 {
             effects.count_sent(0, requests);
         } else {
             shared.tally.cut_off += requests;

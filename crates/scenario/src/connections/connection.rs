@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use leadline_http::client::{Channel, Failure};
-use leadline_http::{ClientConnection, Sink, Url};
+use leadline_http::client::{Failure, Session};
+use leadline_http::{Sink, Url};
 
 use crate::machine::Send;
 use crate::samples::Opening;
@@ -58,10 +58,8 @@ pub(super) struct Connection {
     pub since_ns: u64,
     /// When its stage times out, ns.
     pub deadline_ns: u64,
-    /// What carries the exchange.
-    pub channel: Channel,
-    /// The HTTP exchange.
-    pub exchange: ClientConnection,
+    /// The HTTP session.
+    pub session: Session,
     /// The request that it carries or will carry.
     pub send: Option<Box<Send>>,
     /// What is kept of the response.
@@ -89,8 +87,7 @@ impl Connection {
             stage: Stage::Resolving,
             since_ns: now_ns,
             deadline_ns,
-            channel: Channel::new(slot as usize),
-            exchange: ClientConnection::default(),
+            session: Session::new(slot as usize),
             send: Some(send),
             kept: Kept::default(),
             received_bytes: 0,

@@ -58,7 +58,7 @@ impl Connections {
             let name = match connection.stage {
                 Stage::Resolving => "dns_timeout",
                 Stage::Connecting => "connect_timeout",
-                Stage::Handshaking => connection.channel.timeout_name(),
+                Stage::Handshaking => connection.session.channel.timeout_name(),
                 Stage::Idle | Stage::Busy => "response_timeout",
             };
             let detail = format!("{} did not answer within {limit_ms} ms", connection.origin.host);
@@ -118,7 +118,7 @@ impl Connections {
     /// the server can still read it.
     fn abandon(&mut self, slot: u32, now_ns: u64, effects: &mut impl Effects) {
         let Some(mut connection) = self.slots[slot as usize].take() else { return };
-        let was_sent = connection.stage == Stage::Busy && !connection.exchange.is_sending();
+        let was_sent = connection.stage == Stage::Busy && !connection.session.exchange.is_sending();
         if let Some(send) = connection.send.take() {
             self.give_up(&send, connection.sent_ns, was_sent, now_ns, effects);
         }

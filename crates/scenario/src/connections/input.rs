@@ -1,6 +1,6 @@
 //! What happens on connections: connected, received, sent, ended.
 
-use leadline_http::client::{DialPlan, DialStep, Failure, Input, Unsealed};
+use leadline_http::client::{DialPlan, DialStep, Failure, Input, Sent, Unsealed};
 use leadline_http::{Answer, Closed, Malformed};
 
 use super::connection::Stage;
@@ -20,9 +20,7 @@ impl Connections {
             (Input::Connected, Stage::Connecting) => self.connected(slot, at_ns, effects),
             (Input::Connected | Input::Resolved { .. }, _) => {}
             (Input::NotSent { missing, failure }, _) => {
-                if missing > 0 {
-                    self.take_back(slot, missing, effects);
-                }
+                self.take_back(slot, missing, effects);
                 self.not_sent(slot, failure, at_ns, effects);
             }
             (Input::Ended(outcome), _) => self.ended(slot, outcome, at_ns, effects),
@@ -30,27 +28,27 @@ impl Connections {
     }
 
     fn take_back(&mut self, slot: u32, missing: usize, effects: &mut impl Effects) {
-        if let Some(connection) = &mut self.slots[slot as usize] {
-            // Of a request in TLS records nothing counts as sent before all of them are.
-            if connection.stage == Stage::Busy && !connection.channel.is_sealed() {
-                let was_sent = !connection.exchange.is_sending();
-                connection.exchange.take_back(missing);
-                connection.sent_bytes = connection.sent_bytes.saturating_sub(missing as u64);
-                effects.take_back(missing as u64, u64::from(was_sent));
-            }
-        }
+        let Some(connection) = &mut self.slots[slot as usize] else { return };
+        let Sent { bytes, requests } = connection.session.take_back(missing);
+        connection.sent_bytes = connection.sent_bytes.saturating_sub(bytes);
+        effects.take_back(bytes, requests);
     }
 
-    /// Counts what the socket took.
-    pub(super) fn sent(&mut self, slot: u32, bytes: usize, effects: &mut impl Effects) {
+    /// Handles that the socket took bytes.
+    #[inline]
+    fn sent(&mut self, slot: u32, bytes: usize, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        let bytes = connection.channel.count_taken(bytes, connection.exchange.unsent_bytes());
-        if !connection.exchange.is_sending() {
-            return;
+        let sent = connection.session.on_taken(bytes);
+        self.count_sent(slot, sent, effects);
+    }
+
+    /// Counts what was sent of a request.
+    #[inline]
+    pub(super) fn count_sent(&mut self, slot: u32, sent: Sent, effects: &mut impl Effects) {
+        if let Some(connection) = &mut self.slots[slot as usize] {
+            connection.sent_bytes += sent.bytes;
         }
-        connection.sent_bytes += bytes as u64;
-        let whole = connection.exchange.sent(bytes);
-        effects.count_sent(bytes as u64, u64::from(whole));
+        effects.count_sent(sent.bytes, sent.requests);
     }
 
     /// Handles a failed send: what was received before may still hold a response.
@@ -78,14 +76,14 @@ impl Connections {
             Err(failure) => return self.fail(slot, failure, at_ns, effects),
         };
         let plan = DialPlan { proxy_request: None, tls: tls.as_ref() };
-        let dialled = connection.channel.dial(plan, &mut self.buffers, effects);
+        let dialled = connection.session.channel.dial(plan, &mut self.buffers, effects);
         self.on_dialled(slot, dialled, at_ns, effects);
     }
 
     /// Handles bytes of a handshake.
     fn handshake(&mut self, slot: u32, at_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        let dialled = connection.channel.continue_dial(&mut self.buffers, effects);
+        let dialled = connection.session.channel.continue_dial(&mut self.buffers, effects);
         self.on_dialled(slot, dialled, at_ns, effects);
     }
 
@@ -121,7 +119,7 @@ impl Connections {
     /// Begins the request.
     fn established(&mut self, slot: u32, now_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        connection.exchange.opened();
+        connection.session.exchange.opened();
         if let Some(send) = connection.send.take() {
             self.begin(slot, send, now_ns, effects);
         } else {
@@ -133,15 +131,15 @@ impl Connections {
     #[inline]
     fn receive(&mut self, slot: u32, at_ns: u64, effects: &mut impl Effects) {
         let Some(connection) = &mut self.slots[slot as usize] else { return };
-        if !connection.channel.is_sealed() {
+        if !connection.session.channel.is_sealed() {
             return self.feed(slot, None, at_ns, effects);
         }
-        let Unsealed { is_over, .. } = connection.channel.unseal(&mut self.buffers, effects);
+        let Unsealed { is_over, .. } = connection.session.channel.unseal(&mut self.buffers, effects);
         let plain = std::mem::take(&mut self.buffers.plain);
         self.feed(slot, Some(&plain), at_ns, effects);
         self.buffers.plain = plain;
         // A connection that the response has closed is over: its place may belong to another one.
-        if !self.slots[slot as usize].as_ref().is_some_and(|connection| connection.channel.is_sealed()) {
+        if !self.slots[slot as usize].as_ref().is_some_and(|connection| connection.session.channel.is_sealed()) {
             return;
         }
         match is_over {
@@ -161,9 +159,9 @@ impl Connections {
         }
         let length = bytes.len();
         let fed = if connection.kept.keeps_head || connection.kept.keeps_body {
-            connection.exchange.receive(bytes, at_ns, &mut connection.kept)
+            connection.session.exchange.receive(bytes, at_ns, &mut connection.kept)
         } else {
-            connection.exchange.receive(bytes, at_ns, &mut ())
+            connection.session.exchange.receive(bytes, at_ns, &mut ())
         };
         connection.received_bytes += length as u64;
         effects.count_received(length as u64, 0);
@@ -238,17 +236,17 @@ impl Connections {
                 return self.serve(None, at_ns, effects);
             }
             (_, Err(failure)) => failure,
-            (Stage::Busy, Ok(())) => match (connection.channel.end(), connection.exchange.ended(at_ns)) {
-                (Ok(()), Closed::Answered(mut answer)) => {
+            (Stage::Busy, Ok(())) => match connection.session.end(at_ns) {
+                (Closed::Answered(mut answer), _) => {
                     // The response ends with the connection.
                     answer.response.keep_alive = false;
                     return self.on_answer(slot, &answer, at_ns, effects);
                 }
-                (_, Closed::Early(_)) if self.may_repeat(slot) => return self.repeat(slot, at_ns, effects),
-                (Err(cut), _) => cut,
+                (Closed::Early(_), _) if self.may_repeat(slot) => return self.repeat(slot, at_ns, effects),
+                (_, Some(cut)) => cut,
                 _ => closed_early("the server closed the connection before it responded"),
             },
-            (Stage::Handshaking, Ok(())) => connection.channel.fail_dial(Ok(())),
+            (Stage::Handshaking, Ok(())) => connection.session.channel.fail_dial(Ok(())),
             (Stage::Resolving | Stage::Connecting, Ok(())) => closed_early("closed while opening"),
         };
         self.fail(slot, failure, at_ns, effects);

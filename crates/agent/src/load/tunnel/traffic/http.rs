@@ -1,13 +1,14 @@
 //! HTTP requests over one connection per client, one after another, at a rate or back to back. Latency counts from
 //! when a request was due; a request without a response has at least the latency of its age when it is given up. The
-//! exchange is the same machine as outside a tunnel; a connection that ends is opened again.
+//! session is the same machine as outside a tunnel; a connection that ends is opened again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use leadline_http::{Answer, Batch, ClientConnection, Closed, Malformed, RequestTemplate, Url};
+use leadline_http::client::{Sent, Session};
+use leadline_http::{Answer, Batch, Closed, Malformed, RequestTemplate, Url};
 use leadline_pace::Pace;
 use leadline_tunnel::inside::tcp::{Buffers, Connection, Stack};
 use leadline_tunnel::timer::earlier;
@@ -87,7 +88,7 @@ impl TrafficPlan for HttpPlan {
             connection: None,
             connect_ns: None,
             local: None,
-            machine: ClientConnection::default(),
+            session: Session::default(),
             deadline_ns: Some(0),
             tally: Tally::default(),
         }))
@@ -114,7 +115,7 @@ struct HttpTraffic {
     /// When to connect, ns; without effect while there is a connection. `None`: at the next `poll`.
     connect_ns: Option<u64>,
     local: Option<SocketAddr>,
-    machine: ClientConnection,
+    session: Session,
     /// The next request, connection, timeout or packet of TCP; `None` if only a received packet calls for work, and once
     /// it is done.
     deadline_ns: Option<u64>,
@@ -160,7 +161,7 @@ impl HttpTraffic {
         }
         if let Some(connection) = self.connection {
             if let Some(error) = self.stack.error(connection) {
-                if self.machine.is_idle() {
+                if self.session.exchange.is_idle() {
                     // A server may end an idle connection.
                     self.close(now_ns);
                 } else {
@@ -170,7 +171,7 @@ impl HttpTraffic {
             } else if self.stack.is_at_end(connection) {
                 self.far_end_closed(now_ns, channel);
             } else if !self.has_opened() && self.stack.is_writable(connection) {
-                self.machine.opened();
+                self.session.exchange.opened();
                 self.tally.connections += 1;
                 self.tally.free_ns = now_ns;
             }
@@ -193,11 +194,11 @@ impl HttpTraffic {
     }
 
     fn has_opened(&self) -> bool {
-        self.machine.is_idle() || self.machine.outstanding().is_some()
+        self.session.exchange.is_idle() || self.session.exchange.outstanding().is_some()
     }
 
     fn far_end_closed(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        match self.machine.ended(now_ns) {
+        match self.session.end(now_ns).0 {
             Closed::Idle => {}
             Closed::Answered(answer) => self.take_answer(&answer, channel),
             Closed::Early(_) => count(&mut self.tally.errors, "closed_early"),
@@ -207,7 +208,7 @@ impl HttpTraffic {
 
     /// Closes the connection; the next one is opened at `again_ns`.
     fn close(&mut self, again_ns: u64) {
-        self.machine.close();
+        self.session.exchange.close();
         if let Some(connection) = self.connection.take() {
             // An orderly close if the far end has closed too; otherwise the far end learns that nothing more is read.
             if self.stack.is_at_end(connection) {
@@ -235,14 +236,15 @@ impl HttpTraffic {
     /// Begins the next request if it is due and the connection is free, and writes as much as the socket accepts.
     fn send(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(connection) = self.connection else { return };
-        let due_ns = self.next_due_ns(start_ns, now_ns).filter(|due_ns| *due_ns <= now_ns && self.machine.is_idle());
+        let due_ns =
+            self.next_due_ns(start_ns, now_ns).filter(|due_ns| *due_ns <= now_ns && self.session.exchange.is_idle());
         if let Some(due_ns) = due_ns {
             let batch = Batch {
                 bytes: self.request.bytes().len(),
                 requests: 1,
                 expects_no_body: self.request.expects_no_body(),
             };
-            self.machine.begin(due_ns, now_ns, batch);
+            self.session.exchange.begin(due_ns, now_ns, batch);
             self.tally.begun += 1;
             self.tally.answered_ns = None;
             self.tally.first_ns.get_or_insert(now_ns);
@@ -252,13 +254,13 @@ impl HttpTraffic {
                 channel.record(Metric::TrafficLate, due_ns, late_ns);
             }
         }
-        if self.machine.is_sending() {
-            let from = self.request.bytes().len() - self.machine.unsent_bytes();
+        if self.session.exchange.is_sending() {
+            let from = self.request.bytes().len() - self.session.exchange.unsent_bytes();
             let written = self.stack.write(connection, &self.request.bytes()[from..]);
-            let is_complete = self.machine.sent(written);
-            self.tally.sent_bytes += written as u64;
-            self.tally.sent += u64::from(is_complete);
-            channel.counters.sent(written as u64, u64::from(is_complete));
+            let Sent { bytes, requests } = self.session.on_taken(written);
+            self.tally.sent_bytes += bytes;
+            self.tally.sent += requests;
+            channel.counters.sent(bytes, requests);
         }
     }
 
@@ -266,7 +268,7 @@ impl HttpTraffic {
     /// are the response: the request has no response, and the connection is closed.
     fn read(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         let Some(connection) = self.connection else { return };
-        let (machine, tally) = (&mut self.machine, &mut self.tally);
+        let (exchange, tally) = (&mut self.session.exchange, &mut self.tally);
         let mut answer: Option<Answer> = None;
         let mut malformed: Option<Malformed> = None;
         self.stack.read(connection, |piece| {
@@ -276,7 +278,7 @@ impl HttpTraffic {
             if malformed.is_some() {
                 return 0;
             }
-            match machine.receive(piece, now_ns, &mut ()) {
+            match exchange.receive(piece, now_ns, &mut ()) {
                 Ok((used, completed)) => {
                     tally.received_bytes += used as u64;
                     channel.counters.received(used as u64, 0);
@@ -327,8 +329,8 @@ impl HttpTraffic {
     /// Records the age of a request without a response. It is not a latency but a lower bound of one, and has a
     /// separate histogram.
     fn record_age(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
-        let Some(due_ns) = self.machine.outstanding_due_ns() else { return };
-        let sent_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
+        let Some(due_ns) = self.session.exchange.outstanding_due_ns() else { return };
+        let sent_ns = self.session.exchange.outstanding_since_ns().unwrap_or(now_ns);
         channel.record(Metric::LatencyCensored, due_ns, now_ns.saturating_sub(due_ns));
         channel.record(Metric::ServiceCensored, due_ns, now_ns.saturating_sub(sent_ns));
     }
@@ -350,8 +352,8 @@ impl HttpTraffic {
     /// Counts the outstanding request at the end, after which its response is not waited for.
     fn leave_unanswered(&mut self, now_ns: u64, channel: &mut Channel<'_>) {
         self.record_age(now_ns, channel);
-        let since_ns = self.machine.outstanding_since_ns().unwrap_or(now_ns);
-        match self.machine.close() {
+        let since_ns = self.session.exchange.outstanding_since_ns().unwrap_or(now_ns);
+        match self.session.exchange.close() {
             Some(abandoned) if abandoned.was_sent => {
                 self.tally.unanswered += 1;
                 self.tally.unanswered_long += u64::from(now_ns.saturating_sub(since_ns) > LONG_WAIT_NS);
@@ -365,7 +367,7 @@ impl HttpTraffic {
     /// ns, unless it has ended.
     fn watch_time(&mut self, start_ns: u64, now_ns: u64, channel: &mut Channel<'_>) -> Option<u64> {
         let end_ns = start_ns.saturating_add(self.duration_ns);
-        let waits_until_ns = self.machine.outstanding_since_ns().map(|since_ns| {
+        let waits_until_ns = self.session.exchange.outstanding_since_ns().map(|since_ns| {
             let patient_ns = since_ns.saturating_add(TIMEOUT_NS);
             patient_ns.min(end_ns.saturating_add(DRAIN_NS).max(since_ns))
         });
@@ -381,7 +383,7 @@ impl HttpTraffic {
         let next_due_ns = self.next_due_ns(start_ns, now_ns);
         if next_due_ns.is_none() && now_ns >= end_ns {
             self.tally.ended_ns.get_or_insert(now_ns.min(end_ns));
-            if self.machine.outstanding().is_none() && !self.tally.is_done {
+            if self.session.exchange.outstanding().is_none() && !self.tally.is_done {
                 self.tally.is_done = true;
                 if let Some(connection) = self.connection.take() {
                     self.stack.close(connection);
@@ -392,7 +394,7 @@ impl HttpTraffic {
         if self.tally.is_done {
             return None;
         }
-        let due_ns = next_due_ns.filter(|_| self.machine.is_idle()).map(|due_ns| due_ns.max(now_ns));
+        let due_ns = next_due_ns.filter(|_| self.session.exchange.is_idle()).map(|due_ns| due_ns.max(now_ns));
         let over_ns = (next_due_ns.is_none() && now_ns < end_ns).then_some(end_ns);
         let overtime_ns = Some(end_ns.saturating_add(OVERTIME_NS)).filter(|over_ns| now_ns < *over_ns);
         [self.connect_due_ns(now_ns), due_ns, over_ns, overtime_ns, waits_until_ns].into_iter().flatten().min()
@@ -406,7 +408,7 @@ impl HttpTraffic {
 
 impl Traffic for HttpTraffic {
     fn is_ready(&self) -> bool {
-        self.machine.is_idle() || !self.tally.errors.is_empty()
+        self.session.exchange.is_idle() || !self.tally.errors.is_empty()
     }
 
     fn start(&mut self, start_ns: u64) {
