@@ -1,6 +1,6 @@
 //! The machine that executes the users of one thread: time and responses in, requests out. Opens no socket, reads no
-//! clock, has no thread of its own. `populations` begins and ends users and iterations, `execute` carries out
-//! instructions, `exchange` handles responses.
+//! clock, has no thread of its own. `populations` begins and ends users and iterations, `meetings` lets them wait for
+//! one another; what a user does is carried out by its `flows`.
 //!
 //! The caller calls [`Machine::run`] when the time that it returned has come, passes the end of each exchange, and
 //! carries out the effects after each call. All times are of one monotonic clock, ns.
@@ -8,6 +8,7 @@
 mod exchange;
 mod execute;
 mod flow;
+mod flows;
 mod meetings;
 mod pages;
 mod populations;
@@ -18,16 +19,21 @@ mod tests;
 
 use std::cmp::Reverse;
 
-use leadline_wire::scenario::Phase;
+use leadline_wire::scenario::{Phase, SampleRule};
 
-pub use self::exchange::{ExchangeEnd, ExchangeFailure};
+use self::flows::{add_wait, Response, Step};
+pub use self::flows::{Effect, ExchangeEnd, ExchangeFailure, Send};
 use self::state::{earlier, PartState, Timer};
-pub use self::state::{Effect, Limits, Machine, Send, ThreadShare};
+pub use self::state::{Limits, Machine, ThreadShare};
 use super::figures::Figures;
+use super::samples::Samples;
 use super::shared::Stop;
+use super::user::{State, User};
 
 /// How often a machine looks at what other threads do while it waits for them, ns.
 const LOOK_NS: u64 = 2_000_000;
+/// Instructions of a user without a wait, after which the others have their turn.
+const TURN_INSTRUCTIONS: u32 = 10_000;
 
 impl Machine {
     /// Begins and ends what is due; returns when to call again at the latest, ns, or that only the end of an exchange
@@ -43,7 +49,7 @@ impl Machine {
             self.timers.pop();
             self.on_timer(timer, now_ns);
         }
-        if !self.effects.is_empty() || meets_others || self.parts.iter().any(|part| part.needs_look()) {
+        if !self.flows.effects.is_empty() || meets_others || self.parts.iter().any(|part| part.needs_look()) {
             next_ns = earlier(next_ns, now_ns + LOOK_NS);
         }
         next_ns
@@ -60,9 +66,98 @@ impl Machine {
         }
     }
 
+    /// Takes the response of an exchange.
+    pub fn answered(&mut self, slot: u32, exchange: u32, end: &ExchangeEnd<'_>, now_ns: u64) {
+        if self.awaits(slot, exchange) {
+            self.resume(slot, Some(Response::Answer(exchange, end)), now_ns);
+        }
+    }
+
+    /// Takes the failure of an exchange.
+    pub fn failed(&mut self, slot: u32, exchange: u32, failure: ExchangeFailure, now_ns: u64) {
+        if self.awaits(slot, exchange) {
+            self.resume(slot, Some(Response::Failure(exchange, failure)), now_ns);
+        }
+    }
+
+    fn awaits(&self, slot: u32, exchange: u32) -> bool {
+        let user = self.users.get(slot as usize).and_then(Option::as_ref);
+        user.is_some_and(|user| user.lanes.iter().any(|lane| lane.id == exchange))
+    }
+
+    /// Lets a user go on, after the end of an exchange if there is one, until it has to wait.
+    fn resume(&mut self, slot: u32, response: Option<Response<'_>>, now_ns: u64) {
+        let Some(mut user) = self.users[slot as usize].take() else { return };
+        let mut left = TURN_INSTRUCTIONS;
+        user.state = State::Ready;
+        let mut step = self.flows.resume(slot, &mut user, response, &mut left, now_ns);
+        loop {
+            let goes_on = match step {
+                Step::Requesting => {
+                    user.state = State::Requesting;
+                    false
+                }
+                Step::Wait(until_ns) => {
+                    self.wait(slot, &mut user, until_ns, now_ns);
+                    false
+                }
+                Step::Meet(rendezvous) => {
+                    let goes_on = self.meet(slot, &mut user, rendezvous, now_ns);
+                    if goes_on && self.flows.must_end(&user) {
+                        step = Step::Over { interrupted: true };
+                        continue;
+                    }
+                    goes_on
+                }
+                Step::Over { interrupted } => self.next_stage(slot, &mut user, interrupted, now_ns),
+            };
+            if !goes_on {
+                break;
+            }
+            step = self.flows.resume(slot, &mut user, None, &mut left, now_ns);
+        }
+        if user.state == State::Ended {
+            self.remove(slot, &user);
+        } else {
+            self.users[slot as usize] = Some(user);
+        }
+    }
+
+    /// Lets a user wait until an instant, or for good.
+    fn wait(&mut self, slot: u32, user: &mut User, until_ns: Option<u64>, now_ns: u64) {
+        user.state = State::Waiting { since_ns: now_ns };
+        user.epoch = user.epoch.wrapping_add(1);
+        if let Some(until_ns) = until_ns {
+            self.timer(slot, user.epoch, until_ns);
+        }
+    }
+
+    /// Wakes a user whose wait is over.
+    fn wake(&mut self, slot: u32, now_ns: u64) {
+        let Some(user) = &mut self.users[slot as usize] else { return };
+        match user.state {
+            State::Waiting { since_ns } => {
+                add_wait(user, now_ns.saturating_sub(since_ns));
+                self.resume(slot, None, now_ns);
+            }
+            State::Meeting { at, since_ns } => self.end_meeting(slot, at, since_ns, now_ns),
+            _ => {}
+        }
+    }
+
+    /// Says which requests are wanted one by one.
+    pub fn keep_samples(&mut self, rule: Option<&SampleRule>) {
+        self.flows.keep_samples(rule);
+    }
+
+    /// The samples of requests and transactions, if they are wanted.
+    pub fn samples(&mut self) -> Option<&mut Samples> {
+        self.flows.samples.as_mut()
+    }
+
     /// Returns the next effect.
     pub fn effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.flows.effects.pop_front()
     }
 
     /// Whether all populations have ended, on all threads.
@@ -90,7 +185,7 @@ impl Machine {
         for population in 0..self.parts.len() {
             self.count_not_begun(population, now_ns);
         }
-        self.effects.clear();
+        self.flows.effects.clear();
     }
 
     /// Until when the main populations tried on this thread, ns: to the end of their time, or to a stop before it. `None`
@@ -113,13 +208,13 @@ impl Machine {
 
     /// The figures so far.
     pub fn figures(&mut self) -> &mut Figures {
-        &mut self.figures
+        &mut self.flows.figures
     }
 
     /// Returns the figures.
     #[must_use]
     pub fn into_figures(self) -> Figures {
-        self.figures
+        self.flows.figures
     }
 
     /// Returns the memory of the users, bytes, and their number.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::OnError;
 
-use super::execute::Step;
+use super::flows::{context, Effect, ExchangeEnd, ExchangeFailure, Flows, Send, Step};
 use super::records::{mark_failed, Instants};
-use super::state::{Effect, Machine, Send};
 use crate::compressed::decompressed;
 use crate::cookies::Destination;
 use crate::encoding::join;
@@ -17,62 +16,16 @@ use crate::program::{Instruction, Request};
 use crate::render::{render, render_next, Redirect};
 use crate::samples::Opening;
 use crate::shared::Stop;
-use crate::user::{Ending, Lane, Last, State, User};
+use crate::user::{Ending, Lane, Last, User};
 
-/// A complete response.
-#[derive(Clone, Copy, Debug)]
-pub struct ExchangeEnd<'r> {
-    /// The status code.
-    pub status: u16,
-    /// The reason phrase, if header fields were to be kept.
-    pub reason: &'r str,
-    /// The header fields as lines `Name: value`, if they were to be kept.
-    pub head: &'r str,
-    /// The body, if it was to be kept.
-    pub body: &'r [u8],
-    /// The size of the body, bytes.
-    pub body_bytes: u64,
-    /// When the request was sent, ns.
-    pub sent_ns: u64,
-    /// When the response began, ns.
-    pub first_ns: u64,
-    /// When it was complete, ns.
-    pub done_ns: u64,
-    /// Bytes of the request.
-    pub sent_bytes: u64,
-    /// Bytes of the response.
-    pub received_bytes: u64,
-    /// What opening its connection took, if that was done for it.
-    pub opening: Option<Opening>,
-}
-
-/// An exchange without a response.
-#[derive(Clone, Debug)]
-pub struct ExchangeFailure {
-    /// The name of the cause.
-    pub cause: Cow<'static, str>,
-    /// What is wrong, in words.
-    pub detail: String,
-    /// Whether it was the response's time limit.
-    pub timed_out: bool,
-    /// When it was sent, ns, if it was.
-    pub sent_ns: Option<u64>,
-    /// Bytes of the request that were sent.
-    pub sent_bytes: u64,
-    /// Bytes that were received.
-    pub received_bytes: u64,
-    /// What opening its connection took, if that was done for it.
-    pub opening: Option<Opening>,
-}
-
-impl Machine {
+impl Flows {
     /// Begins a request of a user.
     pub(super) fn begin_request(&mut self, slot: u32, user: &mut User, request: u32, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
         // The first request of an iteration that began late was wanted when that was due.
         let due_ns = now_ns.saturating_sub(user.late_ns);
-        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         match render(&mut context, definition) {
             Ok(mut outgoing) => {
                 if self.is_cached(user, definition, &mut outgoing, now_ns) {
@@ -129,36 +82,42 @@ impl Machine {
     }
 
     /// Decides what follows when requests have begun or ended: waiting, or the next instruction.
-    pub(super) fn after_requests(&mut self, slot: u32, user: &mut User, now_ns: u64) -> Step {
-        let _ = (slot, now_ns);
+    pub(super) fn after_requests(&mut self, user: &mut User) -> Option<Step> {
         if !user.lanes.is_empty() {
-            user.state = State::Requesting;
-            return Step::Blocked;
+            return Some(Step::Requesting);
         }
         if !user.last.failed {
-            return Step::On;
+            return None;
         }
-        match self.program.populations[user.population as usize].on_error {
-            OnError::Continue => Step::On,
-            OnError::NextIteration => Step::IterationOver(false),
+        let interrupted = match self.program.populations[user.population as usize].on_error {
+            OnError::Continue => return None,
+            OnError::NextIteration => false,
             OnError::StopUser => {
                 user.ending = user.ending.max(Ending::AfterIteration);
-                Step::IterationOver(false)
+                false
             }
             OnError::StopTest => {
                 self.shared.stop(Stop::Soon);
-                Step::IterationOver(false)
+                false
             }
             OnError::StopTestNow => {
                 self.shared.stop(Stop::Now);
-                Step::IterationOver(true)
+                true
             }
-        }
+        };
+        Some(Step::Over { interrupted })
     }
 
     /// Takes the response of an exchange.
-    pub fn answered(&mut self, slot: u32, exchange: u32, end: &ExchangeEnd<'_>, now_ns: u64) {
-        let Some((mut user, place)) = self.lane(slot, exchange) else { return };
+    pub(super) fn answered(
+        &mut self,
+        slot: u32,
+        user: &mut User,
+        exchange: u32,
+        end: &ExchangeEnd<'_>,
+        now_ns: u64,
+    ) -> Option<Step> {
+        let Some(place) = user.lanes.iter().position(|lane| lane.id == exchange) else { return Some(Step::Requesting) };
         let program = Arc::clone(&self.program);
         let lane = &mut user.lanes[place];
         let request = &program.requests[lane.request as usize];
@@ -175,19 +134,16 @@ impl Machine {
                 user.jar.receive(value, &Destination::of(&url, now_s));
             }
         }
-        let refused = match self.follow(slot, &mut user, place, request, end, now_ns) {
-            Redirected::Sent => {
-                self.users[slot as usize] = Some(user);
-                return;
-            }
+        let refused = match self.follow(slot, user, place, request, end, now_ns) {
+            Redirected::Sent => return Some(Step::Requesting),
             Redirected::Refused(failure) => Some(failure),
             Redirected::No => None,
         };
-        self.remember(&mut user, place, request, end, now_ns);
+        self.remember(user, place, request, end, now_ns);
         let lane = user.lanes.swap_remove(place);
         if let Some(page) = lane.parent {
             let outcome = refused.map_or(Ok((end.status, end.done_ns)), Err);
-            self.end_resource(slot, &mut user, (&lane, page), outcome, now_ns);
+            self.end_resource(slot, user, (&lane, page), outcome, now_ns);
             return self.go_on(slot, user, now_ns);
         }
         let sent_ns = lane.sent_ns.unwrap_or(end.sent_ns);
@@ -214,76 +170,59 @@ impl Machine {
             head: program.keeps_last_head.then(|| end.head.into()),
             body: program.keeps_last_body.then(|| String::from_utf8_lossy(&body).into()),
         };
-        let mut context = super::state::context(&program, &self.shared, &mut self.tools, &mut user, now_ns);
+        let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
-        let failure = refused.or(unreadable).or(judged).map(|(cause, detail)| (cause, self.mask(&user, detail)));
+        let failure = refused.or(unreadable).or(judged).map(|(cause, detail)| (cause, self.mask(user, detail)));
         if failure.is_some() {
             user.last.failed = true;
-            mark_failed(&mut user);
+            mark_failed(user);
         }
-        if let Some((lane, failure)) = self.begin_page(slot, &mut user, lane, end, (&*body, failure), now_ns) {
+        if let Some((lane, failure)) = self.begin_page(slot, user, lane, end, (&*body, failure), now_ns) {
             let instants = Instants {
                 sent_ns: Some(sent_ns),
                 first_ns: lane.first_ns,
                 done_ns: Some(end.done_ns),
                 end_ns: now_ns,
             };
-            self.record(&mut user, &lane, request, instants, Some(end.status), failure);
+            self.record(user, &lane, request, instants, Some(end.status), failure);
         }
-        self.go_on(slot, user, now_ns);
+        self.go_on(slot, user, now_ns)
     }
 
     /// Takes the failure of an exchange.
-    pub fn failed(&mut self, slot: u32, exchange: u32, failure: ExchangeFailure, now_ns: u64) {
-        let Some((mut user, place)) = self.lane(slot, exchange) else { return };
+    pub(super) fn failed(
+        &mut self,
+        slot: u32,
+        user: &mut User,
+        exchange: u32,
+        failure: ExchangeFailure,
+        now_ns: u64,
+    ) -> Option<Step> {
+        let Some(place) = user.lanes.iter().position(|lane| lane.id == exchange) else { return Some(Step::Requesting) };
         let program = Arc::clone(&self.program);
         let mut lane = user.lanes.swap_remove(place);
         lane.sent_bytes += failure.sent_bytes;
         lane.received_bytes += failure.received_bytes;
         lane.opening = joined(lane.opening, failure.opening);
         if let Some(page) = lane.parent {
-            self.end_resource(slot, &mut user, (&lane, page), Err((failure.cause, failure.detail)), now_ns);
+            self.end_resource(slot, user, (&lane, page), Err((failure.cause, failure.detail)), now_ns);
             return self.go_on(slot, user, now_ns);
         }
         let request = &program.requests[lane.request as usize];
         user.last = Last { failed: true, timed_out: failure.timed_out, ..Last::default() };
-        mark_failed(&mut user);
+        mark_failed(user);
         let sent_ns = lane.sent_ns.or(failure.sent_ns);
-        let failure = (failure.cause, self.mask(&user, failure.detail));
+        let failure = (failure.cause, self.mask(user, failure.detail));
         let instants = Instants { sent_ns, end_ns: now_ns, ..Instants::default() };
-        self.record(&mut user, &lane, request, instants, None, Some(failure));
-        self.go_on(slot, user, now_ns);
-    }
-
-    fn lane(&mut self, slot: u32, exchange: u32) -> Option<(Box<User>, usize)> {
-        let user = self.users.get_mut(slot as usize)?;
-        let place = user.as_ref()?.lanes.iter().position(|lane| lane.id == exchange)?;
-        user.take().map(|user| (user, place))
+        self.record(user, &lane, request, instants, None, Some(failure));
+        self.go_on(slot, user, now_ns)
     }
 
     /// Continues a user after the end of an exchange.
-    fn go_on(&mut self, slot: u32, mut user: Box<User>, now_ns: u64) {
-        self.fill_lanes(slot, &mut user, now_ns);
-        let step = self.after_requests(slot, &mut user, now_ns);
-        match step {
-            Step::Blocked => self.users[slot as usize] = Some(user),
-            Step::On => {
-                self.users[slot as usize] = Some(user);
-                self.execute(slot, now_ns);
-            }
-            Step::IterationOver(interrupted) => {
-                let goes_on = self.next_stage(slot, &mut user, interrupted, now_ns);
-                let has_ended = user.state == State::Ended;
-                if has_ended {
-                    return self.remove(slot, &user);
-                }
-                self.users[slot as usize] = Some(user);
-                if goes_on {
-                    self.execute(slot, now_ns);
-                }
-            }
-        }
+    fn go_on(&mut self, slot: u32, user: &mut User, now_ns: u64) -> Option<Step> {
+        self.fill_lanes(slot, user, now_ns);
+        self.after_requests(user)
     }
 
     /// Follows a redirect, if the request wants that.
@@ -308,7 +247,7 @@ impl Machine {
         let label = lane.parent.is_none().then_some(request.label);
         let becomes_get = matches!(end.status, 301..=303);
         let program = Arc::clone(&self.program);
-        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         let outgoing = match render_next(&mut context, request, &before, Redirect { url, becomes_get }) {
             Ok(outgoing) => outgoing,
             Err(fault) => return Redirected::Refused((fault.cause.into(), fault.detail)),

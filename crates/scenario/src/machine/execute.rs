@@ -4,113 +4,68 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{ControlAction, FeederEnd, FeederOrder, NormalSign, ThroughputScope};
 
+use super::flows::{context, Effect, Flows, Rendezvous, Step};
 use super::records::mark_failed;
-use super::state::{Effect, Machine};
 use crate::encoding::has_control;
 use crate::evaluate::Context;
 use crate::fault::{fault, Fault};
 use crate::program::{Instruction, PassCounter, Program, Target, Template, Wait};
 use crate::shared::{phase_number, Stop};
 use crate::throughput::Throughput;
-use crate::user::{Ending, Frame, Stage, State, User};
+use crate::user::{Ending, Frame, Stage, User};
 use crate::value::Value;
 
-/// Instructions of a user without a wait, after which the others have their turn.
-const TURN_INSTRUCTIONS: u32 = 10_000;
-
-/// What follows an instruction.
-pub(super) enum Step {
-    /// The next instruction.
-    On,
-    /// The user waits.
-    Blocked,
-    /// The iteration has ended; whether it was interrupted.
-    IterationOver(bool),
-}
-
-impl Machine {
-    /// Executes a user that can go on.
-    pub(super) fn execute(&mut self, slot: u32, now_ns: u64) {
-        let Some(mut user) = self.users[slot as usize].take() else { return };
-        let program = Arc::clone(&self.program);
-        let mut left = TURN_INSTRUCTIONS;
-        user.state = State::Ready;
-        loop {
-            left -= 1;
-            if left == 0 {
-                user.epoch = user.epoch.wrapping_add(1);
-                self.timer(slot, user.epoch, now_ns + 1);
-                user.state = State::Waiting { since_ns: now_ns };
-                break;
-            }
-            let step = match self.step(slot, &program, &mut user, now_ns) {
-                Ok(step) => step,
-                Err(fault) => self.on_fault(&mut user, fault),
-            };
-            match step {
-                Step::On => {}
-                Step::Blocked => break,
-                Step::IterationOver(interrupted) => {
-                    if !self.next_stage(slot, &mut user, interrupted, now_ns) {
-                        break;
-                    }
-                }
-            }
-        }
-        if user.state == State::Ended {
-            self.remove(slot, &user);
-        } else {
-            self.users[slot as usize] = Some(user);
-        }
-    }
-
+impl Flows {
     /// Ends the iteration of a user whose instruction cannot be executed.
-    fn on_fault(&mut self, user: &mut User, fault: Fault) -> Step {
+    pub(super) fn on_fault(&mut self, user: &mut User, fault: Fault) -> Step {
         mark_failed(user);
         let detail = self.mask(user, fault.detail);
         self.figures.fault(fault.cause, detail);
-        Step::IterationOver(false)
+        Step::Over { interrupted: false }
     }
 
-    fn step(&mut self, slot: u32, program: &Program, user: &mut User, now_ns: u64) -> Result<Step, Fault> {
+    /// Carries out an instruction; returns why the user does not go on, if it does not.
+    pub(super) fn step(
+        &mut self,
+        slot: u32,
+        program: &Program,
+        user: &mut User,
+        now_ns: u64,
+    ) -> Result<Option<Step>, Fault> {
         let instruction = &program.code[user.pc as usize];
         match instruction {
             Instruction::Request(_) | Instruction::Parallel(..) if self.must_end(user) => {
-                return Ok(Step::IterationOver(true));
+                return Ok(Some(Step::Over { interrupted: true }));
             }
             Instruction::Request(request) => {
                 user.pc += 1;
                 self.begin_request(slot, user, *request, now_ns);
                 user.late_ns = 0;
-                return Ok(self.after_requests(slot, user, now_ns));
+                return Ok(self.after_requests(user));
             }
             Instruction::Parallel(_, _) => {
                 user.parallel = Some((user.pc, 0));
                 user.pc += 1;
                 self.fill_lanes(slot, user, now_ns);
                 user.late_ns = 0;
-                return Ok(self.after_requests(slot, user, now_ns));
+                return Ok(self.after_requests(user));
             }
             Instruction::Wait(wait) => {
-                let wait_until = self.wait_until(slot, user, wait, now_ns)?;
+                let waits = self.wait(user, wait, now_ns)?;
                 user.pc += 1;
-                return Ok(match wait_until {
-                    Some(at_ns) if at_ns > now_ns && !self.must_end(user) => {
-                        self.wait(slot, user, at_ns, now_ns);
-                        Step::Blocked
-                    }
-                    Some(_) if self.must_end(user) => Step::IterationOver(true),
-                    Some(_) => Step::On,
-                    None => Step::Blocked,
+                return Ok(match waits {
+                    Step::Wait(Some(_)) if self.must_end(user) => Some(Step::Over { interrupted: true }),
+                    Step::Wait(Some(at_ns)) if at_ns <= now_ns => None,
+                    waits => Some(waits),
                 });
             }
             Instruction::LoopBegin(rule, _, _) => {
                 self.begin_loop(user, rule, now_ns)?;
-                return Ok(Step::On);
+                return Ok(None);
             }
             Instruction::LoopNext => {
                 self.end_pass(user, now_ns)?;
-                return Ok(if self.must_end(user) { Step::IterationOver(true) } else { Step::On });
+                return Ok(self.must_end(user).then_some(Step::Over { interrupted: true }));
             }
             Instruction::TransactionBegin(label, includes_waits, hides) => user.frames.push(Frame::Transaction {
                 label: *label,
@@ -125,28 +80,28 @@ impl Machine {
             Instruction::TransactionEnd => self.end_frame(user, now_ns),
             Instruction::ShuffleNext => {
                 self.next_branch(user);
-                return Ok(Step::On);
+                return Ok(None);
             }
             Instruction::Shuffle(branches, end) => {
                 user.frames.push(Frame::Shuffle { left: branches.to_vec(), end: *end });
                 self.next_branch(user);
-                return Ok(Step::On);
+                return Ok(None);
             }
             Instruction::Feed(feeder) => {
                 if !self.feed(user, *feeder) {
-                    return Ok(Step::IterationOver(true));
+                    return Ok(Some(Step::Over { interrupted: true }));
                 }
             }
             Instruction::Control(control) => return self.control(slot, user, *control, now_ns),
             Instruction::Script(script) => {
-                let mut context = super::state::context(program, &self.shared, &mut self.tools, user, now_ns);
+                let mut context = context(program, &self.shared, &mut self.tools, user, now_ns);
                 self.scripts.run(&mut context, *script)?;
             }
-            Instruction::End => return Ok(Step::IterationOver(false)),
+            Instruction::End => return Ok(Some(Step::Over { interrupted: false })),
             simple => return self.simple(program, simple, user, now_ns),
         }
         user.pc += 1;
-        Ok(Step::On)
+        Ok(None)
     }
 
     /// Executes an instruction that only computes.
@@ -156,10 +111,10 @@ impl Machine {
         instruction: &Instruction,
         user: &mut User,
         now_ns: u64,
-    ) -> Result<Step, Fault> {
+    ) -> Result<Option<Step>, Fault> {
         let next = user.pc + 1;
         let first_pass = is_first_pass(user);
-        let mut context = super::state::context(program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = context(program, &self.shared, &mut self.tools, user, now_ns);
         context.user.pc = match instruction {
             Instruction::Set(target, value) => {
                 let value = context.value(value)?;
@@ -226,25 +181,18 @@ impl Machine {
             }
             _ => next,
         };
-        Ok(Step::On)
+        Ok(None)
     }
 
     /// Whether the user may not send another request or wait.
-    fn must_end(&self, user: &User) -> bool {
+    pub(super) fn must_end(&self, user: &User) -> bool {
         user.stage == Stage::Iteration
-            && (user.ending == Ending::AfterRequest || self.stopped(user.population as usize) == Stop::Now)
+            && (user.ending == Ending::AfterRequest || self.stopped(user.population) == Stop::Now)
     }
 
-    /// Lets a user wait until an instant.
-    pub(super) fn wait(&mut self, slot: u32, user: &mut User, at_ns: u64, now_ns: u64) {
-        user.state = State::Waiting { since_ns: now_ns };
-        user.epoch = user.epoch.wrapping_add(1);
-        self.timer(slot, user.epoch, at_ns);
-    }
-
-    /// Returns until when a wait lasts; `None` if the user waits for others.
-    fn wait_until(&mut self, slot: u32, user: &mut User, wait: &Wait, now_ns: u64) -> Result<Option<u64>, Fault> {
-        let mut context = super::state::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
+    /// Returns how long the user waits: until an instant, or for others.
+    fn wait(&mut self, user: &mut User, wait: &Wait, now_ns: u64) -> Result<Step, Fault> {
+        let mut context = context(&self.program, &self.shared, &mut self.tools, user, now_ns);
         let ms = match wait {
             Wait::Constant(ms) => context.number(ms)?,
             Wait::Uniform(from, to) => {
@@ -269,32 +217,27 @@ impl Machine {
                 let before_ns = user.marks[*mark as usize].unwrap_or(user.begun_ns);
                 let at_ns = before_ns.saturating_add(interval_ns).max(now_ns);
                 user.marks[*mark as usize] = Some(at_ns);
-                return Ok(Some(at_ns));
+                return Ok(Step::Wait(Some(at_ns)));
             }
             Wait::Throughput { per_minute, stages, scope, is_random, mark, shared_mark } => {
                 let per_minute = context.number(per_minute)?;
                 if per_minute <= 0.0 && stages.is_empty() {
-                    return Ok(Some(now_ns));
+                    return Ok(Step::Wait(Some(now_ns)));
                 }
                 let passes = if *is_random { context.user.random.exponential() } else { 1.0 };
                 let phase = self.program.populations[user.population as usize].phase;
                 let start_ns = self.shared.phase_start_ns(phase_number(phase)).unwrap_or(now_ns);
                 let rate = Throughput { start_ns, per_minute, stages };
                 let at_ns = self.throughput(user, *scope, (rate, passes), (*mark, *shared_mark), now_ns);
-                if at_ns.is_none() && !self.must_end(user) {
-                    // The rate stays 0: the user waits for its end.
-                    user.state = State::Waiting { since_ns: now_ns };
-                    user.epoch = user.epoch.wrapping_add(1);
-                    return Ok(None);
-                }
-                return Ok(at_ns.or(Some(now_ns)));
+                // Where the rate stays 0, the user waits for its end.
+                return Ok(Step::Wait(at_ns.or(self.must_end(user).then_some(now_ns))));
             }
             Wait::Rendezvous(users, timeout, meeting) => {
                 let (users, timeout_ms) = (context.number(users)?, context.number(timeout)?);
-                return Ok(self.meet(slot, user, users.max(0.0) as usize, timeout_ms, *meeting, now_ns));
+                return Ok(Step::Meet(Rendezvous { at: *meeting, users: users.max(0.0) as usize, timeout_ms }));
             }
         };
-        Ok(Some(now_ns.saturating_add(ms_to_ns(ms))))
+        Ok(Step::Wait(Some(now_ns.saturating_add(ms_to_ns(ms)))))
     }
 
     /// Returns when a user may pass a rate; `None` if never.
@@ -324,28 +267,13 @@ impl Machine {
         *mark
     }
 
-    /// Wakes a user whose wait is over.
-    pub(super) fn wake(&mut self, slot: u32, now_ns: u64) {
-        let Some(user) = &mut self.users[slot as usize] else { return };
-        match user.state {
-            State::Waiting { since_ns } => {
-                add_wait(user, now_ns.saturating_sub(since_ns));
-                self.execute(slot, now_ns);
-            }
-            State::Meeting { at, since_ns } => {
-                self.end_meeting(slot, at, since_ns, now_ns);
-            }
-            _ => {}
-        }
-    }
-
     /// Takes a row; returns whether the user goes on.
     fn feed(&mut self, user: &mut User, feeder: u32) -> bool {
         let program = Arc::clone(&self.program);
         let table = &program.feeders[feeder as usize];
         let row = if table.feeder.order == FeederOrder::Unique {
-            let positions = &mut self.parts[user.population as usize].positions;
-            let own = user.index.map(|index| (index, positions.entry((feeder, index)).or_default()));
+            let positions = &mut self.positions;
+            let own = user.index.map(|index| (index, positions.entry((user.population, feeder, index)).or_default()));
             self.shared.unique_row(&program, feeder, user.population, own)
         } else {
             let own = &mut user.rows[feeder as usize];
@@ -371,16 +299,22 @@ impl Machine {
         false
     }
 
-    fn control(&mut self, slot: u32, user: &mut User, control: ControlAction, now_ns: u64) -> Result<Step, Fault> {
+    fn control(
+        &mut self,
+        slot: u32,
+        user: &mut User,
+        control: ControlAction,
+        now_ns: u64,
+    ) -> Result<Option<Step>, Fault> {
         match control {
             ControlAction::NextPass if self.unwind_to_loop(user, now_ns) => self.end_pass(user, now_ns)?,
             ControlAction::BreakLoop if self.unwind_to_loop(user, now_ns) => self.leave_loop(user),
             ControlAction::NextPass | ControlAction::BreakLoop | ControlAction::NextIteration => {
-                return Ok(Step::IterationOver(false));
+                return Ok(Some(Step::Over { interrupted: false }));
             }
             ControlAction::StopUser => {
                 user.ending = user.ending.max(Ending::AfterIteration);
-                return Ok(Step::IterationOver(false));
+                return Ok(Some(Step::Over { interrupted: false }));
             }
             ControlAction::StopTest => {
                 self.shared.stop(Stop::Soon);
@@ -389,10 +323,10 @@ impl Machine {
             ControlAction::StopTestNow => {
                 self.shared.stop(Stop::Now);
                 self.effects.push_back(Effect::CloseConnections { user: slot });
-                return Ok(Step::IterationOver(true));
+                return Ok(Some(Step::Over { interrupted: true }));
             }
         }
-        Ok(Step::On)
+        Ok(None)
     }
 }
 
@@ -413,15 +347,6 @@ fn is_first_pass(user: &User) -> bool {
         _ => None,
     });
     pass.unwrap_or(user.iteration) == 0
-}
-
-/// Adds a wait to the open transactions.
-pub(super) fn add_wait(user: &mut User, ns: u64) {
-    for frame in &mut user.frames {
-        if let Frame::Transaction { waited_ns, .. } = frame {
-            *waited_ns += ns;
-        }
-    }
 }
 
 pub(super) fn ms_to_ns(ms: f64) -> u64 {

@@ -1,17 +1,17 @@
 //! Loops and shuffles: the frames of a user. Owns how they go on, and how an iteration leaves them.
 
-use super::state::Machine;
+use super::flows::{context, Flows};
 use crate::fault::Fault;
 use crate::figures::Age;
 use crate::program::{Instruction, LoopRule};
 use crate::user::{Frame, State, User};
 use crate::value::Value;
 
-impl Machine {
+impl Flows {
     /// Begins a loop: its first pass, or nothing of it.
     pub(super) fn begin_loop(&mut self, user: &mut User, rule: &LoopRule, now_ns: u64) -> Result<(), Fault> {
         let at = user.pc;
-        let mut context = super::state::context(&self.program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = context(&self.program, &self.shared, &mut self.tools, user, now_ns);
         let (limit, last, prefix) = match rule {
             LoopRule::Count(times) => {
                 let times = context.number(times)?;
@@ -39,7 +39,7 @@ impl Machine {
         let (at, pass, limit, last, prefix) = (*at, *pass, *limit, *last, prefix.clone());
         let program = std::sync::Arc::clone(&self.program);
         let Instruction::LoopBegin(rule, counter, end) = &program.code[at as usize] else { return Ok(()) };
-        let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         let goes_on = match &**rule {
             LoopRule::Count(_) => pass < limit,
             LoopRule::Forever => true,

@@ -3,26 +3,20 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::execute::{add_wait, ms_to_ns};
+use super::execute::ms_to_ns;
+use super::flows::{add_wait, Rendezvous};
 use super::state::{Machine, Met};
 use crate::user::{State, User};
 
 impl Machine {
-    /// Lets a user join a rendezvous; the last one lets all go on. Returns when the user goes on, if at once.
-    pub(super) fn meet(
-        &mut self,
-        slot: u32,
-        user: &mut User,
-        users: usize,
-        timeout_ms: f64,
-        at: u32,
-        now_ns: u64,
-    ) -> Option<u64> {
+    /// Lets a user join a rendezvous; the last one lets all go on. Returns whether the user goes on at once.
+    pub(super) fn meet(&mut self, slot: u32, user: &mut User, rendezvous: Rendezvous, now_ns: u64) -> bool {
+        let Rendezvous { at, users, timeout_ms } = rendezvous;
         let of_all = (users == 0).then_some(user.population);
         let needed = of_all.map_or(users, |population| self.active(population));
         let Some(round) = self.shared.meeting(at).join(needed) else {
             self.look_at_meeting(at, now_ns);
-            return Some(now_ns);
+            return true;
         };
         self.meetings[at as usize].push(Met { slot, round, of_all });
         user.state = State::Meeting { at, since_ns: now_ns };
@@ -30,7 +24,7 @@ impl Machine {
         if timeout_ms > 0.0 {
             self.timer(slot, user.epoch, now_ns.saturating_add(ms_to_ns(timeout_ms)));
         }
-        None
+        false
     }
 
     /// Lets the users go on whose rendezvous has ended on some thread; returns whether others wait.
@@ -82,7 +76,7 @@ impl Machine {
             add_wait(user, now_ns.saturating_sub(since_ns));
         }
         self.look_at_meeting(at, now_ns);
-        self.execute(slot, now_ns);
+        self.resume(slot, None, now_ns);
     }
 
     /// Lets a user that ends leave its rendezvous; the others wait on.

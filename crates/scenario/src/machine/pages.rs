@@ -7,9 +7,8 @@ use std::sync::Arc;
 use leadline_http::Url;
 use leadline_wire::scenario::StatusRange;
 
-use super::exchange::ExchangeEnd;
+use super::flows::{context, Effect, ExchangeEnd, Flows, Send};
 use super::records::{mark_failed, Instants};
-use super::state::{context, Effect, Machine, Send};
 use crate::cache::{with_fields, Lookup};
 use crate::html::resources::{is_html, resources};
 use crate::judge::Failure;
@@ -21,7 +20,7 @@ use crate::user::{Lane, Page, User};
 /// The statuses of pages and resources that are there.
 const THERE: StatusRange = StatusRange { from: 200, to: 399 };
 
-impl Machine {
+impl Flows {
     /// Looks a request up in the user's cache. Returns whether it is answered by that; if not, it may ask now whether
     /// the known response has changed.
     pub(super) fn is_cached(&mut self, user: &User, request: &Request, outgoing: &mut Outgoing, now_ns: u64) -> bool {

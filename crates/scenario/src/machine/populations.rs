@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
 
-use super::state::{earlier, Due, Effect, Machine, PartState, Timer};
+use super::flows::Effect;
+use super::state::{earlier, Due, Machine, PartState, Timer};
 use crate::arrivals::{user_changes, DueTimes, UserChange};
-use crate::figures::Age;
-use crate::program::Instruction;
 use crate::shared::{phase_number, PopulationState, Stop};
 use crate::user::{Ending, Stage, State, User};
 
@@ -50,8 +49,8 @@ impl Machine {
     }
 
     /// How a population was stopped.
-    pub(super) fn stopped(&self, population: usize) -> Stop {
-        self.shared.stopped(self.program.populations[population].phase)
+    fn stopped(&self, population: usize) -> Stop {
+        self.flows.stopped(population as u32)
     }
 
     /// Begins a population if what it waits for has happened.
@@ -194,7 +193,7 @@ impl Machine {
         self.parts[index].changes.clear();
         let own: Vec<u32> = self.users_of(index);
         let undone = self.undone(index, &own);
-        let iterations = &mut self.figures.populations[index].iterations;
+        let iterations = &mut self.flows.figures.populations[index].iterations;
         iterations.due += undone;
         iterations.dropped += undone;
         for slot in own {
@@ -215,7 +214,7 @@ impl Machine {
         let limit_ns = self.parts[index].over_ns.map_or(now_ns, |over_ns| now_ns.min(over_ns));
         while self.parts[index].next_due_ns.is_some_and(|due_ns| due_ns < limit_ns) {
             self.next_due(index, false);
-            let iterations = &mut self.figures.populations[index].iterations;
+            let iterations = &mut self.flows.figures.populations[index].iterations;
             iterations.due += 1;
             iterations.not_begun += 1;
         }
@@ -248,7 +247,7 @@ impl Machine {
         if change.begins {
             let slot = self.create_user(index, Some(change.user), now_ns);
             self.parts[index].by_index.insert(change.user, slot);
-            self.execute(slot, now_ns);
+            self.resume(slot, None, now_ns);
         } else if let Some(slot) = self.parts[index].by_index.remove(&change.user) {
             let (ending, grace_ms) = match self.program.populations[index].arrivals {
                 Arrivals::Users { ramp_down_ms, ramp_down_after_request: true, .. } => {
@@ -283,7 +282,7 @@ impl Machine {
                 }
                 self.users[slot as usize] = Some(user);
                 if goes_on {
-                    self.execute(slot, now_ns);
+                    self.resume(slot, None, now_ns);
                 }
             }
             _ => {}
@@ -299,20 +298,20 @@ impl Machine {
 
     /// Begins an iteration that is due in an open model, or drops it.
     fn begin_due(&mut self, index: usize, due_ns: u64, now_ns: u64) {
-        self.figures.populations[index].iterations.due += 1;
+        self.flows.figures.populations[index].iterations.due += 1;
         let slot = match self.take_free(index) {
             Some(slot) => slot,
             None if self.parts[index].alive < self.parts[index].most => {
                 let slot = self.create_user(index, None, now_ns);
                 if let Arrivals::Open { drop_while_growing: true, .. } = self.program.populations[index].arrivals {
-                    self.figures.populations[index].iterations.dropped += 1;
+                    self.flows.figures.populations[index].iterations.dropped += 1;
                     return;
                 }
                 self.parts[index].free.pop();
                 slot
             }
             None => {
-                self.figures.populations[index].iterations.dropped += 1;
+                self.flows.figures.populations[index].iterations.dropped += 1;
                 return;
             }
         };
@@ -324,7 +323,7 @@ impl Machine {
             user.has_due = true;
         }
         self.users[slot as usize] = Some(user);
-        self.execute(slot, now_ns);
+        self.resume(slot, None, now_ns);
     }
 
     /// Takes a user that has no iteration.
@@ -341,15 +340,14 @@ impl Machine {
     /// Makes a user of a population; those of closed models have an index.
     fn create_user(&mut self, index: usize, user_index: Option<u32>, now_ns: u64) -> u32 {
         let program = Arc::clone(&self.program);
-        let population = &program.populations[index];
         let state = self.shared.population(index as u32);
         let number = user_index.map_or_else(|| state.users.fetch_add(1, Relaxed) + 1, |user_index| user_index + 1);
         state.active.fetch_add(1, Relaxed);
         let mut user = Box::new(User::new(&program, index as u32, number));
-        self.initialize(&mut user, now_ns);
-        user.pc = population.before;
+        self.flows.initialize(&mut user, now_ns);
+        self.flows.enter(&mut user, Stage::Before);
         user.due_ns = now_ns;
-        let figures = &mut self.figures.populations[index];
+        let figures = &mut self.flows.figures.populations[index];
         figures.users_begun += 1;
         figures.users += 1;
         figures.users_most = figures.users_most.max(figures.users);
@@ -366,7 +364,7 @@ impl Machine {
         user.epoch = self.epochs[slot as usize];
         if is_open {
             // Without anything to do before its first iteration, it is free at once.
-            if matches!(program.code[population.before as usize], Instruction::End) {
+            if !self.flows.has_beginning(index) {
                 user.stage = Stage::Iteration;
                 user.state = State::Free;
             }
@@ -377,30 +375,11 @@ impl Machine {
         slot
     }
 
-    /// Computes the variables that each user has.
-    fn initialize(&mut self, user: &mut User, now_ns: u64) {
-        let program = Arc::clone(&self.program);
-        for (variable, template) in &program.populations[user.population as usize].variables {
-            let mut context = super::state::context(&program, &self.shared, &mut self.tools, user, now_ns);
-            match context.text(template) {
-                Ok(text) => user.registers[*variable as usize] = text.into(),
-                Err(fault) => {
-                    let detail = self.mask(user, fault.detail);
-                    self.figures.fault(fault.cause, detail);
-                }
-            }
-        }
-    }
-
     /// Continues a user whose part of life is over; returns whether it goes on at once.
     pub(super) fn next_stage(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) -> bool {
-        let program = Arc::clone(&self.program);
-        let population = &program.populations[user.population as usize];
         let is_open = self.parts[user.population as usize].due.is_some();
         match user.stage {
             Stage::Before => {
-                user.stage = Stage::Iteration;
-                user.frames.clear();
                 let has_time = user.ending == Ending::Open || (user.has_due && user.ending == Ending::AfterIteration);
                 if has_time && !self.shared_is_over(user) {
                     self.begin_iteration(slot, user, now_ns);
@@ -422,13 +401,11 @@ impl Machine {
                 }
             }
             Stage::Afterwards => {
-                user.frames.clear();
                 user.state = State::Ended;
                 return false;
             }
         }
-        user.stage = Stage::Afterwards;
-        user.pc = population.afterwards;
+        self.flows.enter(user, Stage::Afterwards);
         user.state = State::Ready;
         true
     }
@@ -449,7 +426,7 @@ impl Machine {
 
     /// Counts the iteration of a user that ends before it is ready for it.
     fn count_unbegun(&mut self, user: &mut User) {
-        let not_begun = &mut self.figures.populations[user.population as usize].iterations.not_begun;
+        let not_begun = &mut self.flows.figures.populations[user.population as usize].iterations.not_begun;
         *not_begun += u64::from(std::mem::take(&mut user.has_due));
     }
 
@@ -461,8 +438,7 @@ impl Machine {
         if let Arrivals::SharedIterations { iterations, .. } = population.arrivals {
             if user.population_iteration >= iterations {
                 // Another thread took the last one.
-                user.stage = Stage::Afterwards;
-                user.pc = population.afterwards;
+                self.flows.enter(user, Stage::Afterwards);
                 return;
             }
         }
@@ -472,7 +448,7 @@ impl Machine {
             (user.stage, user.index) = (kept.stage, kept.index);
             (user.ending, user.epoch, user.due_ns) = (kept.ending, kept.epoch, kept.due_ns);
             (user.iteration, user.population_iteration) = (kept.iteration, kept.population_iteration);
-            self.initialize(user, now_ns);
+            self.flows.initialize(user, now_ns);
         }
         if user.iteration > 0 {
             if population.clears_cookies {
@@ -482,11 +458,11 @@ impl Machine {
                 user.cache = None;
             }
             if population.closes_connections || population.new_user {
-                self.effects.push_back(Effect::CloseConnections { user: slot });
+                self.flows.effects.push_back(Effect::CloseConnections { user: slot });
             }
         }
         let is_open = self.parts[user.population as usize].due.is_some();
-        let figures = &mut self.figures.populations[user.population as usize];
+        let figures = &mut self.flows.figures.populations[user.population as usize];
         figures.iterations.begun += 1;
         figures.iterations.running += 1;
         if is_open {
@@ -498,28 +474,15 @@ impl Machine {
             figures.iterations.due += 1;
         }
         (user.begun_ns, user.has_failed, user.has_due) = (now_ns, false, false);
-        user.stage = Stage::Iteration;
-        user.pc = population.flow;
-        user.frames.clear();
+        self.flows.enter(user, Stage::Iteration);
         user.state = State::Ready;
     }
 
     /// Counts the end of an iteration.
     fn end_iteration(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) {
-        if !user.lanes.is_empty() {
-            self.count_interrupted(user, now_ns);
-            self.effects.push_back(Effect::Cancel { user: slot });
-        }
-        user.parallel = None;
-        if interrupted {
-            self.drop_frames(user, now_ns);
-        } else {
-            while !user.frames.is_empty() {
-                self.end_frame(user, now_ns);
-            }
-        }
+        self.flows.leave(slot, user, interrupted, now_ns);
         let is_open = self.parts[user.population as usize].due.is_some();
-        let figures = &mut self.figures.populations[user.population as usize];
+        let figures = &mut self.flows.figures.populations[user.population as usize];
         figures.iterations.running -= 1;
         figures.end_ns = now_ns;
         let state = match (interrupted, user.has_failed) {
@@ -537,20 +500,6 @@ impl Machine {
         user.iteration += 1;
     }
 
-    /// Counts the outstanding requests of a user; resources belong to the requests of their pages. The caller records
-    /// the ages of those that wait for an answer; a page that waits for its resources alone has its age here.
-    fn count_interrupted(&mut self, user: &mut User, now_ns: u64) {
-        for lane in user.lanes.drain(..).filter(|lane| lane.parent.is_none()) {
-            let label = self.program.requests[lane.request as usize].label;
-            self.figures.labels[label as usize].interrupted += 1;
-            if lane.page.is_some() {
-                let since = |at_ns: u64| now_ns.saturating_sub(at_ns);
-                let age = Age { latency_ns: Some(since(lane.due_ns)), service_ns: lane.sent_ns.map(since) };
-                self.figures.outstanding(label, lane.due_ns, age);
-            }
-        }
-    }
-
     /// Ends a user at once.
     pub(super) fn interrupt(&mut self, slot: u32, now_ns: u64) {
         let Some(mut user) = self.users.get_mut(slot as usize).and_then(Option::take) else { return };
@@ -559,9 +508,8 @@ impl Machine {
         }
         if user.stage == Stage::Iteration && user.state != State::Free {
             self.end_iteration(slot, &mut user, true, now_ns);
-        } else if !user.lanes.is_empty() {
-            self.count_interrupted(&mut user, now_ns);
-            self.effects.push_back(Effect::Cancel { user: slot });
+        } else {
+            self.flows.cancel(slot, &mut user, now_ns);
         }
         self.count_unbegun(&mut user);
         user.state = State::Ended;
@@ -571,10 +519,8 @@ impl Machine {
     /// Ends a user without an iteration: what it does at its end, then nothing.
     fn remove_free(&mut self, slot: u32, now_ns: u64) {
         let Some(user) = self.users[slot as usize].as_mut() else { return };
-        let population = user.population as usize;
-        user.stage = Stage::Afterwards;
-        user.pc = self.program.populations[population].afterwards;
-        self.execute(slot, now_ns);
+        self.flows.enter(user, Stage::Afterwards);
+        self.resume(slot, None, now_ns);
     }
 
     /// Forgets a user that has ended.
@@ -585,10 +531,10 @@ impl Machine {
             part.by_index.remove(&index);
         }
         self.epochs[slot as usize] = user.epoch.wrapping_add(1);
-        self.figures.populations[user.population as usize].users -= 1;
+        self.flows.figures.populations[user.population as usize].users -= 1;
         self.shared.population(user.population).active.fetch_sub(1, Relaxed);
         self.users[slot as usize] = None;
         self.vacant.push(slot);
-        self.effects.push_back(Effect::CloseConnections { user: slot });
+        self.flows.effects.push_back(Effect::CloseConnections { user: slot });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use leadline_wire::scenario::SampleRule;
 
-use super::state::Machine;
+use super::flows::Flows;
 use crate::figures::{Age, End, Slow};
 use crate::judge::Failure;
 use crate::program::Request;
@@ -24,7 +24,7 @@ pub(super) struct Instants {
     pub end_ns: u64,
 }
 
-impl Machine {
+impl Flows {
     /// Says which requests are wanted one by one.
     pub fn keep_samples(&mut self, rule: Option<&SampleRule>) {
         match rule {
@@ -37,9 +37,18 @@ impl Machine {
         }
     }
 
-    /// The samples of requests and transactions, if they are wanted.
-    pub fn samples(&mut self) -> Option<&mut Samples> {
-        self.samples.as_mut()
+    /// Counts the outstanding requests of a user; resources belong to the requests of their pages. The caller records
+    /// the ages of those that wait for an answer; a page that waits for its resources alone has its age here.
+    pub(super) fn count_interrupted(&mut self, user: &mut User, now_ns: u64) {
+        for lane in user.lanes.drain(..).filter(|lane| lane.parent.is_none()) {
+            let label = self.program.requests[lane.request as usize].label;
+            self.figures.labels[label as usize].interrupted += 1;
+            if lane.page.is_some() {
+                let since = |at_ns: u64| now_ns.saturating_sub(at_ns);
+                let age = Age { latency_ns: Some(since(lane.due_ns)), service_ns: lane.sent_ns.map(since) };
+                self.figures.outstanding(label, lane.due_ns, age);
+            }
+        }
     }
 
     /// Records the end of a request.

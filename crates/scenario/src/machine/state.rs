@@ -1,17 +1,13 @@
-//! The state of a machine, its effects and its timers.
+//! The state of a machine and its timers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::flows::Flows;
 use crate::arrivals::{DueTimes, UserChange};
-use crate::evaluate::{Context, Tools};
-use crate::figures::Figures;
-use crate::masking::mask;
-use crate::outgoing::Outgoing;
+use crate::evaluate::Tools;
 use crate::program::Program;
-use crate::samples::Samples;
-use crate::scripts::Scripts;
 use crate::shared::Shared;
 use crate::user::User;
 
@@ -22,46 +18,6 @@ pub(super) struct Met {
     pub round: u64,
     /// The population whose users all meet; `None` where their number is given.
     pub of_all: Option<u32>,
-}
-
-/// What the caller has to do.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Send a request on a connection of the user.
-    Send(Box<Send>),
-    /// Forget the outstanding exchanges of the user, and close their connections.
-    Cancel {
-        /// The user.
-        user: u32,
-    },
-    /// Close the idle connections of the user.
-    CloseConnections {
-        /// The user.
-        user: u32,
-    },
-}
-
-/// A request to send.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Send {
-    /// The user.
-    pub user: u32,
-    /// Number of the exchange, to be repeated at its end.
-    pub exchange: u32,
-    /// The request.
-    pub outgoing: Outgoing,
-    /// When it was wanted, ns.
-    pub due_ns: u64,
-    /// The label that it counts for; none for a resource, which is part of its page.
-    pub label: Option<u32>,
-    /// Time limit of connecting, ns, if it has its own.
-    pub connect_timeout_ns: Option<u64>,
-    /// Time limit of the response, ns, if it has its own.
-    pub response_timeout_ns: Option<u64>,
-    /// Whether the response's header fields are to be kept.
-    pub keeps_head: bool,
-    /// Whether the response's body is to be kept.
-    pub keeps_body: bool,
 }
 
 /// The limits of a test.
@@ -98,8 +54,7 @@ pub struct Timer {
 pub struct Machine {
     pub(super) program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
-    pub(super) tools: Tools,
-    pub(super) scripts: Scripts,
+    pub(super) flows: Flows,
     pub(super) share: ThreadShare,
     pub(super) limits: Limits,
     pub(super) users: Vec<Option<Box<User>>>,
@@ -110,10 +65,6 @@ pub struct Machine {
     pub(super) vacant: Vec<u32>,
     pub(super) timers: BinaryHeap<Reverse<Timer>>,
     pub(super) parts: Vec<Part>,
-    pub(super) effects: VecDeque<Effect>,
-    pub(super) figures: Figures,
-    pub(super) samples: Option<Samples>,
-    pub(super) next_exchange: u32,
     /// Users that wait at each rendezvous.
     pub(super) meetings: Vec<Vec<Met>>,
     pub(super) is_done: bool,
@@ -135,8 +86,6 @@ pub struct Part {
     pub next_due_ns: Option<u64>,
     /// Users without an iteration, in open models; those that have one or have ended since may still be here.
     pub free: Vec<u32>,
-    /// How many rows of its block of a feeder each user of a closed model has taken, by feeder and the user's index.
-    pub positions: HashMap<(u32, u32), u64>,
     /// The place of each user of a closed model, by its index.
     pub by_index: HashMap<u32, u32>,
     /// Users that exist.
@@ -178,15 +127,14 @@ impl Machine {
     /// Returns a machine that has not begun.
     #[must_use]
     pub fn new(program: Arc<Program>, shared: Arc<Shared>, tools: Tools, share: ThreadShare, limits: Limits) -> Self {
-        let mut figures = Figures::new(&program);
-        figures.warm_until_ns = limits.at_ns.saturating_add(limits.warmup_ns);
+        let mut flows = Flows::new(Arc::clone(&program), Arc::clone(&shared), tools);
+        flows.figures.warm_until_ns = limits.at_ns.saturating_add(limits.warmup_ns);
         Self {
+            flows,
             parts: program.populations.iter().map(|_| Part::default()).collect(),
             meetings: vec![Vec::new(); program.rendezvous],
             program,
             shared,
-            tools,
-            scripts: Scripts::default(),
             share,
             limits,
             users: Vec::new(),
@@ -194,25 +142,9 @@ impl Machine {
             epochs: Vec::new(),
             vacant: Vec::new(),
             timers: BinaryHeap::new(),
-            effects: VecDeque::new(),
-            figures,
-            samples: None,
-            next_exchange: 0,
             is_done: false,
             tried_until_ns: None,
         }
-    }
-
-    /// Returns a message without the values of the user's masked variables.
-    pub fn mask(&self, user: &User, message: String) -> String {
-        mask(&self.program, &self.shared, user, message)
-    }
-
-    /// Returns a number for an exchange.
-    pub fn exchange_number(&mut self) -> u32 {
-        let number = self.next_exchange;
-        self.next_exchange = number.wrapping_add(1);
-        number
     }
 
     /// Wakes a user at an instant, unless its epoch has changed by then.
@@ -224,15 +156,4 @@ impl Machine {
 /// Returns the earlier one of two instants.
 pub fn earlier(known_ns: Option<u64>, other_ns: u64) -> Option<u64> {
     Some(known_ns.map_or(other_ns, |known_ns| known_ns.min(other_ns)))
-}
-
-/// Returns the evaluation's view of a user.
-pub fn context<'m>(
-    program: &'m Program,
-    shared: &'m Shared,
-    tools: &'m mut Tools,
-    user: &'m mut User,
-    now_ns: u64,
-) -> Context<'m> {
-    Context { program, shared, user, tools, now_ns }
 }
