@@ -37,7 +37,7 @@ LONG_FILES: dict[str, str] = {}
 LONGEST_FUNCTION = 80
 LONG_FUNCTIONS = {
     ("crates/agent/src/load/tunnel/traffic/tests.rs", "run"): "a test's event loop",
-    ("crates/scenario/src/machine/tests.rs", "run_threads"): "a test's event loop",
+    ("crates/scenario/src/executors/tests.rs", "run_threads"): "a test's event loop",
     ("crates/tunnel/src/openvpn/profile/tests.rs", "unsupported_option_is_refused_with_its_line"): "a table of options",
     ("python/leadline/cli/ladder.py", "command"): "its parameters are the options of a command, as typer reads them",
     ("python/leadline/cli/serve.py", "command"): "its parameters are the options of a command, as typer reads them",

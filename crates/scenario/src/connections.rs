@@ -34,7 +34,7 @@ pub use self::connection::Origin;
 use self::connection::{Connection, Stage};
 use self::deadlines::Deadlines;
 pub use self::effects::Effects;
-use super::machine::Send;
+use super::programs::flow::Send;
 
 /// The limits of one thread's connections.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::Url;
 
-use super::cookies::Destination;
+use super::browser::cookies::Destination;
 use super::encoding::{append_form, append_target, has_control};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};

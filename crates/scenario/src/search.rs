@@ -13,10 +13,10 @@ use fancy_regex::{Regex, RegexBuilder};
 use serde_json::Value as Json;
 use serde_json_path::JsonPath;
 
+use super::browser::html::selector::Selector;
+use super::browser::html::steps::Steps;
+use super::browser::html::Document;
 use super::fault::Fault;
-use super::html::selector::Selector;
-use super::html::steps::Steps;
-use super::html::Document;
 
 /// The most patterns or paths that are kept compiled.
 const MOST_CACHED: usize = 500;
@@ -271,7 +271,7 @@ pub fn too_slow(error: &fancy_regex::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::html::steps::BYTES_PER_STEP;
+    use crate::browser::html::steps::BYTES_PER_STEP;
 
     #[test]
     fn boundaries_enclose_values() {

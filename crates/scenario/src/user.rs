@@ -1,4 +1,4 @@
-//! A virtual user: its variables, cookies, position in the flow and small stacks. Owns its memory; `machine` executes
+//! A virtual user: its variables, cookies, position in the flow and small stacks. Owns its memory; `programs` executes
 //! it.
 
 use std::borrow::Cow;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use leadline_http::Url;
 
-use super::cache::Cache;
-use super::cookies::Jar;
+use super::browser::cache::Cache;
+use super::browser::cookies::Jar;
 use super::outgoing::Outgoing;
 use super::program::Program;
 use super::random::Random;

@@ -6,7 +6,7 @@ use fancy_regex::Regex;
 use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
 use super::state::{CompileError, Compiler};
-use crate::html::selector::Selector;
+use crate::browser::html::selector::Selector;
 use crate::program::{Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test};
 use crate::search::regex;
 

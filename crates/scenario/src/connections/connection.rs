@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leadline_http::client::{Failure, Session};
 use leadline_http::{Sink, Url};
 
-use crate::machine::Send;
+use crate::programs::flow::Send;
 use crate::samples::Opening;
 
 /// The largest body that is kept, bytes.

@@ -6,7 +6,7 @@ use leadline_http::client::{ClientTls, Failure, Opening, SocketUse, Wire};
 
 use super::connection::Origin;
 use crate::figures::Age;
-use crate::machine::{ExchangeEnd, ExchangeFailure, Send};
+use crate::programs::flow::{ExchangeEnd, ExchangeFailure, Send};
 
 /// What the machine does. The caller owns sockets, the resolver, the clock, and the users. A connection's index is its slot.
 pub trait Effects: Wire {

@@ -8,7 +8,7 @@ use super::connection::Stage;
 use super::effects::Effects;
 use super::Connections;
 use crate::figures::Age;
-use crate::machine::{ExchangeFailure, Send};
+use crate::programs::flow::{ExchangeFailure, Send};
 
 /// A request that is outstanding for longer than this when it is given up counts as a failure, ns.
 const LONG_NS: u64 = 1_000_000_000;

@@ -6,7 +6,7 @@ use leadline_http::{Answer, Closed, Malformed};
 use super::connection::Stage;
 use super::effects::Effects;
 use super::Connections;
-use crate::machine::ExchangeEnd;
+use crate::programs::flow::ExchangeEnd;
 
 impl Connections {
     /// Handles an event of a connection.

@@ -13,8 +13,8 @@ use leadline_tls::{ServerTls, TlsOptions, TlsServer, TlsVersion};
 
 use super::{ConnectionLimits, Connections, Effects, Origin};
 use crate::figures::Age;
-use crate::machine::{ExchangeEnd, ExchangeFailure, Send};
 use crate::outgoing::Outgoing;
+use crate::programs::flow::{ExchangeEnd, ExchangeFailure, Send};
 use crate::samples::Opening;
 
 const MS: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::html::{self, selector};
+use crate::browser::html::{self, selector};
 use crate::{calendar, encoding, search};
 
 proptest! {

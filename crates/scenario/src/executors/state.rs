@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::flows::Flows;
 use crate::arrivals::{DueTimes, UserChange};
 use crate::evaluate::Tools;
 use crate::program::Program;
+use crate::programs::flow::Flows;
 use crate::shared::Shared;
 use crate::user::User;
 

@@ -7,8 +7,8 @@ pub mod selector;
 pub mod steps;
 
 use self::steps::Steps;
-use super::encoding::unescaped;
-use super::fault::Fault;
+use crate::encoding::unescaped;
+use crate::fault::Fault;
 
 /// The deepest nesting that is kept; deeper elements are children of the deepest one.
 const MOST_DEPTH: usize = 256;

@@ -2,6 +2,12 @@
 //! the ends of its exchanges. Owns what requests and transactions come to. Knows no timer, no population's time and no
 //! other user: `execute` carries out instructions, `exchange` takes responses, `pages` fetches resources.
 
+mod exchange;
+pub mod execute;
+mod loops;
+mod pages;
+mod records;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use leadline_wire::scenario::{SampleBatch, SampleRule, ScenarioPlan};
 use serde_json::{json, Value as Json};
 
-use super::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, Send, ThreadShare};
+use super::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, ThreadShare};
 use crate::compile::compile;
 use crate::evaluate::Tools;
 use crate::figures::Figures;
+use crate::programs::flow::Send;
 use crate::shared::Shared;
 
 pub const MS: u64 = 1_000_000;

@@ -413,7 +413,7 @@ fn nth(text: &str, by_type: bool) -> Result<Simple, String> {
 #[cfg(test)]
 mod tests {
     use super::{Document, Selector, Steps};
-    use crate::html::steps::{BYTES_PER_STEP, MOST_STEPS};
+    use crate::browser::html::steps::{BYTES_PER_STEP, MOST_STEPS};
 
     const PAGE: &str = "<html><body id=top><div class='a b'><p>1</p><p lang=en-GB>2</p><span>3</span></div>\
         <form action=/x><input name=csrf value=t0ken type=hidden><input name=q></form><div><p>4</p></div></body></html>";

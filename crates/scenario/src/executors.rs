@@ -1,18 +1,12 @@
-//! The machine that executes the users of one thread: time and responses in, requests out. Opens no socket, reads no
-//! clock, has no thread of its own. `populations` begins and ends users and iterations, `meetings` lets them wait for
-//! one another; what a user does is carried out by its `flows`.
+//! Executors: the machine that begins, wakes and ends the users of one thread: time and responses in, requests out. Opens
+//! no socket, reads no clock, has no thread of its own. `populations` begins and ends users and iterations, `rendezvous`
+//! lets them wait for one another; a program (`flow`) carries out what a user does.
 //!
 //! The caller calls [`Machine::run`] when the time that it returned has come, passes the end of each exchange, and
 //! carries out the effects after each call. All times are of one monotonic clock, ns.
 
-mod exchange;
-mod execute;
-mod flow;
-mod flows;
-mod meetings;
-mod pages;
 mod populations;
-mod records;
+mod rendezvous;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -21,11 +15,10 @@ use std::cmp::Reverse;
 
 use leadline_wire::scenario::{Phase, SampleRule};
 
-use self::flows::{add_wait, Response, Step};
-pub use self::flows::{Effect, ExchangeEnd, ExchangeFailure, Send};
 use self::state::{earlier, PartState, Timer};
 pub use self::state::{Limits, Machine, ThreadShare};
 use super::figures::Figures;
+use super::programs::flow::{add_wait, Effect, ExchangeEnd, ExchangeFailure, Response, Step};
 use super::samples::Samples;
 use super::shared::Stop;
 use super::user::{State, User};

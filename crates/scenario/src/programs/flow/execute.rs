@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{ControlAction, FeederEnd, FeederOrder, NormalSign, ThroughputScope};
 
-use super::flows::{context, Effect, Flows, Rendezvous, Step};
 use super::records::mark_failed;
+use super::{context, Effect, Flows, Rendezvous, Step};
 use crate::encoding::has_control;
 use crate::evaluate::Context;
 use crate::fault::{fault, Fault};
@@ -185,7 +185,7 @@ impl Flows {
     }
 
     /// Whether the user may not send another request or wait.
-    pub(super) fn must_end(&self, user: &User) -> bool {
+    pub fn must_end(&self, user: &User) -> bool {
         user.stage == Stage::Iteration
             && (user.ending == Ending::AfterRequest || self.stopped(user.population) == Stop::Now)
     }
@@ -349,7 +349,7 @@ fn is_first_pass(user: &User) -> bool {
     pass.unwrap_or(user.iteration) == 0
 }
 
-pub(super) fn ms_to_ns(ms: f64) -> u64 {
+pub fn ms_to_ns(ms: f64) -> u64 {
     (ms.max(0.0) * 1e6) as u64
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
 
-use super::flows::Effect;
 use super::state::{earlier, Due, Machine, PartState, Timer};
 use crate::arrivals::{user_changes, DueTimes, UserChange};
+use crate::programs::flow::Effect;
 use crate::shared::{phase_number, PopulationState, Stop};
 use crate::user::{Ending, Stage, State, User};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::OnError;
 
-use super::flows::{context, Effect, ExchangeEnd, ExchangeFailure, Flows, Send, Step};
 use super::records::{mark_failed, Instants};
+use super::{context, Effect, ExchangeEnd, ExchangeFailure, Flows, Send, Step};
+use crate::browser::cookies::Destination;
 use crate::compressed::decompressed;
-use crate::cookies::Destination;
 use crate::encoding::join;
 use crate::judge::{judge, Failure, Reply};
 use crate::outgoing::Outgoing;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use leadline_http::Url;
 use leadline_wire::scenario::StatusRange;
 
-use super::flows::{context, Effect, ExchangeEnd, Flows, Send};
 use super::records::{mark_failed, Instants};
-use crate::cache::{with_fields, Lookup};
-use crate::html::resources::{is_html, resources};
+use super::{context, Effect, ExchangeEnd, Flows, Send};
+use crate::browser::cache::{with_fields, Lookup};
+use crate::browser::html::resources::{is_html, resources};
 use crate::judge::Failure;
 use crate::outgoing::Outgoing;
 use crate::program::Request;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use leadline_http::Url;
 
-use super::encoding::has_control;
+use crate::encoding::has_control;
 
 /// The most cookies of a user; the oldest one makes room.
 const MOST_COOKIES: usize = 300;
@@ -223,7 +223,7 @@ pub fn http_date(text: &str) -> Option<i64> {
         }
     }
     let (hour, minute, second) = time?;
-    let days = super::calendar::days_since_1970(year?, month?, day?);
+    let days = crate::calendar::days_since_1970(year?, month?, day?);
     Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 

@@ -1,6 +1,6 @@
 //! Loops and shuffles: the frames of a user. Owns how they go on, and how an iteration leaves them.
 
-use super::flows::{context, Flows};
+use super::{context, Flows};
 use crate::fault::Fault;
 use crate::figures::Age;
 use crate::program::{Instruction, LoopRule};

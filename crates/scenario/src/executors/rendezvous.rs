@@ -3,9 +3,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::execute::ms_to_ns;
-use super::flows::{add_wait, Rendezvous};
 use super::state::{Machine, Met};
+use crate::programs::flow::execute::ms_to_ns;
+use crate::programs::flow::{add_wait, Rendezvous};
 use crate::user::{State, User};
 
 impl Machine {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use leadline_wire::scenario::SampleRule;
 
-use super::flows::Flows;
+use super::Flows;
 use crate::figures::{Age, End, Slow};
 use crate::judge::Failure;
 use crate::program::Request;

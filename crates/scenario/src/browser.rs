@@ -1,0 +1,5 @@
+//! What a browser does around a request: it keeps cookies and responses, and reads the pages that name further resources.
+
+pub mod cache;
+pub mod cookies;
+pub mod html;
