@@ -182,7 +182,7 @@ impl Link {
         let mut each = |packet: &[u8]| {
             if let Output::Send { to, datagram } = machine.handle_packet(packet, outbox.tail()) {
                 let bytes = datagram.len();
-                refused.datagrams += outbox.keep(to, bytes, gso_socket);
+                refused.datagrams += outbox.enqueue(to, bytes, gso_socket);
             }
         };
         for _ in 0..BURST {
@@ -216,7 +216,7 @@ impl Link {
             Output::Send { to, datagram } => {
                 let bytes = datagram.len();
                 self.outbox.tail()[..bytes].copy_from_slice(datagram);
-                self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.gso_socket);
+                self.refused.datagrams += self.outbox.enqueue(to, bytes, &mut self.gso_socket);
             }
             Output::Deliver { packet } if !self.tun.offloads() => {
                 self.refused.packets += u64::from(self.tun.write(packet).is_err());
@@ -237,7 +237,7 @@ impl Link {
             match self.machine.poll(clock::monotonic_ns(), self.outbox.tail()) {
                 Output::Send { to, datagram } => {
                     let bytes = datagram.len();
-                    self.refused.datagrams += self.outbox.keep(to, bytes, &mut self.gso_socket);
+                    self.refused.datagrams += self.outbox.enqueue(to, bytes, &mut self.gso_socket);
                 }
                 Output::Wait { until_ns } => {
                     self.refused.datagrams += self.outbox.flush(&mut self.gso_socket);
@@ -293,7 +293,7 @@ impl Outbox {
 
     /// Adds the datagram that was written to `tail`, and first sends the earlier ones if it cannot join them. Returns
     /// how many the system refused.
-    fn keep(&mut self, to: SocketAddr, bytes: usize, gso_socket: &mut GsoSocket) -> u64 {
+    fn enqueue(&mut self, to: SocketAddr, bytes: usize, gso_socket: &mut GsoSocket) -> u64 {
         // Only the last datagram of a batch may be shorter.
         let fits = self.to == to
             && bytes <= self.datagram_bytes
@@ -349,10 +349,10 @@ mod tests {
         let mut expected = Vec::new();
         for (number, bytes) in [500, 500, 300, 300, 700].into_iter().chain([900; 100]).enumerate() {
             outbox.tail()[..bytes].fill(number as u8);
-            assert_eq!(outbox.keep(at(&first), bytes, &mut from), 0);
+            assert_eq!(outbox.enqueue(at(&first), bytes, &mut from), 0);
             expected.push(bytes);
         }
-        assert_eq!(outbox.keep(at(&second), 148, &mut from), 0);
+        assert_eq!(outbox.enqueue(at(&second), 148, &mut from), 0);
         assert_eq!(outbox.flush(&mut from) + outbox.flush(&mut from), 0);
         assert_eq!(received(&first, expected.len()), expected);
         assert_eq!(received(&second, 1), [148]);

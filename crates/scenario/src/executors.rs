@@ -2,7 +2,7 @@
 //! no socket, reads no clock, has no thread of its own. `populations` begins and ends users and iterations, `rendezvous`
 //! lets them wait for one another; a program (`flow`) carries out what a user does.
 //!
-//! The caller calls [`Machine::run`] when the time that it returned has come, passes the end of each exchange, and
+//! The caller calls [`VirtualUsers::run`] when the time that it returned has come, passes the end of each exchange, and
 //! carries out the effects after each call. All times are of one monotonic clock, ns.
 
 mod populations;
@@ -15,8 +15,8 @@ use std::cmp::Reverse;
 
 use leadline_wire::scenario::{Phase, SampleRule};
 
-use self::state::{earlier, PartState, Timer};
-pub use self::state::{Limits, Machine, ThreadShare};
+use self::state::{earlier, PopulationStage, Timer};
+pub use self::state::{Limits, ThreadShare, VirtualUsers};
 use super::figures::Figures;
 use super::programs::flow::{add_wait, Effect, ExchangeEnd, ExchangeFailure, Response, Step};
 use super::samples::Samples;
@@ -28,7 +28,7 @@ const LOOK_NS: u64 = 2_000_000;
 /// Instructions of a user without a wait, after which the others have their turn.
 const TURN_INSTRUCTIONS: u32 = 10_000;
 
-impl Machine {
+impl VirtualUsers {
     /// Begins and ends what is due; returns when to call again at the latest, ns, or that only the end of an exchange
     /// leads on.
     pub fn run(&mut self, now_ns: u64) -> Option<u64> {
@@ -42,7 +42,7 @@ impl Machine {
             self.timers.pop();
             self.on_timer(timer, now_ns);
         }
-        if !self.flows.effects.is_empty() || meets_others || self.parts.iter().any(|part| part.needs_look()) {
+        if !self.flows.effects.is_empty() || meets_others || self.populations.iter().any(|part| part.needs_look()) {
             next_ns = earlier(next_ns, now_ns + LOOK_NS);
         }
         next_ns
@@ -51,7 +51,7 @@ impl Machine {
     fn on_timer(&mut self, timer: Timer, now_ns: u64) {
         let Some(Some(user)) = self.users.get(timer.user as usize) else { return };
         if timer.ends {
-            if self.lives[timer.user as usize] == timer.stamp {
+            if self.slot_generations[timer.user as usize] == timer.stamp {
                 self.interrupt(timer.user, now_ns);
             }
         } else if user.epoch == timer.stamp {
@@ -167,15 +167,15 @@ impl Machine {
     /// Ends every user at once and counts what was outstanding.
     pub fn finish(&mut self, now_ns: u64) {
         self.shared.stop_all();
-        for index in 0..self.parts.len() {
-            if self.parts[index].state == PartState::Running {
+        for index in 0..self.populations.len() {
+            if self.populations[index].state == PopulationStage::Running {
                 self.note_tried(index, now_ns);
             }
         }
         for user in 0..self.users.len() as u32 {
             self.interrupt(user, now_ns);
         }
-        for population in 0..self.parts.len() {
+        for population in 0..self.populations.len() {
             self.count_not_begun(population, now_ns);
         }
         self.flows.effects.clear();
@@ -191,7 +191,7 @@ impl Machine {
     /// Notes until when a main population tried, when its time or a stop ends it. Users that have done all their
     /// iterations try no longer, whatever time is left.
     fn note_tried(&mut self, index: usize, now_ns: u64) {
-        let part = &self.parts[index];
+        let part = &self.populations[index];
         let has_users = part.due.is_some() || part.alive > 0 || !part.changes.is_empty();
         if has_users && self.program.populations[index].phase == Phase::Main {
             let until_ns = part.over_ns.map_or(now_ns, |over_ns| over_ns.min(now_ns));

@@ -33,7 +33,7 @@ mod value;
 
 pub use self::compile::{compile, CompileError};
 pub use self::evaluate::Tools;
-pub use self::executors::{Limits, Machine, ThreadShare};
+pub use self::executors::{Limits, ThreadShare, VirtualUsers};
 pub use self::outgoing::Outgoing;
 pub use self::program::{Label, Program};
 pub use self::programs::flow::{Effect, ExchangeEnd, ExchangeFailure, Send};

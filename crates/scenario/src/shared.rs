@@ -21,7 +21,7 @@ pub struct Shared {
     quotas: Vec<Mutex<(u64, u64)>>,
     marks: Vec<AtomicU64>,
     meetings: Vec<Meeting>,
-    populations: Vec<PopulationState>,
+    populations: Vec<SharedPopulation>,
     stop: AtomicU8,
     /// How the teardown was stopped: a stop before it does not concern it.
     teardown_stop: AtomicU8,
@@ -117,11 +117,11 @@ impl Blocks {
 
 /// The state of a population over all threads.
 #[derive(Debug)]
-pub struct PopulationState {
+pub struct SharedPopulation {
     /// When it begins, ns.
     pub start_ns: OnceLock<u64>,
     /// Threads on which it has not ended.
-    pub parts_left: AtomicU32,
+    pub threads_left: AtomicU32,
     /// When its last part ended, ns.
     pub end_ns: AtomicU64,
     /// Iterations that have been taken.
@@ -162,7 +162,7 @@ impl Shared {
             quotas: (0..program.quotas).map(|_| Mutex::default()).collect(),
             marks: zeros(program.shared_marks),
             meetings: (0..program.rendezvous).map(|_| Meeting::default()).collect(),
-            populations: program.populations.iter().map(|one| PopulationState::new(one, threads)).collect(),
+            populations: program.populations.iter().map(|one| SharedPopulation::new(one, threads)).collect(),
             stop: AtomicU8::new(0),
             teardown_stop: AtomicU8::new(0),
             phase_start_ns: Default::default(),
@@ -276,13 +276,13 @@ impl Shared {
 
     /// A population's state.
     #[must_use]
-    pub fn population(&self, index: u32) -> &PopulationState {
+    pub fn population(&self, index: u32) -> &SharedPopulation {
         &self.populations[index as usize]
     }
 
     /// All populations' states.
     #[must_use]
-    pub fn populations(&self) -> &[PopulationState] {
+    pub fn populations(&self) -> &[SharedPopulation] {
         &self.populations
     }
 
@@ -333,12 +333,12 @@ pub fn phase_number(phase: Phase) -> usize {
     }
 }
 
-impl PopulationState {
+impl SharedPopulation {
     fn new(population: &Population, threads: u32) -> Self {
         // The planned users of closed models have their numbers already.
         Self {
             start_ns: OnceLock::new(),
-            parts_left: AtomicU32::new(threads),
+            threads_left: AtomicU32::new(threads),
             end_ns: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             users: AtomicU32::new(population.planned_users().unwrap_or(0)),
@@ -349,7 +349,7 @@ impl PopulationState {
     /// Whether it has ended on all threads.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.parts_left.load(Relaxed) == 0
+        self.threads_left.load(Relaxed) == 0
     }
 
     /// When it began, ns, if it has.

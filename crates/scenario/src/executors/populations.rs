@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
 
-use super::state::{earlier, Due, Machine, PartState, Timer};
+use super::state::{earlier, Due, PopulationStage, Timer, VirtualUsers};
 use crate::arrivals::{user_changes, DueTimes, UserChange};
 use crate::programs::flow::Effect;
-use crate::shared::{phase_number, PopulationState, Stop};
+use crate::shared::{phase_number, SharedPopulation, Stop};
 use crate::user::{Ending, Stage, State, User};
 
 /// An iteration that begins later than this after it was due counts as late, ns.
@@ -21,30 +21,31 @@ const MOST_BEGUN_AT_ONCE: usize = 512;
 /// Iterations that were due do not begin later than this after the population's time, ns.
 const LAST_BEGIN_NS: u64 = 1_000_000_000;
 
-impl Machine {
+impl VirtualUsers {
     /// Begins and ends populations, users and iterations that are due; returns when the next ones are, ns.
     pub(super) fn advance_populations(&mut self, now_ns: u64) -> Option<u64> {
         if self.is_done {
             return None;
         }
         let mut next_ns = None;
-        for population in 0..self.parts.len() {
-            if self.parts[population].state == PartState::Waiting {
-                self.begin_part(population, now_ns);
+        for population in 0..self.populations.len() {
+            if self.populations[population].state == PopulationStage::Waiting {
+                self.begin_population(population, now_ns);
             }
-            if self.parts[population].state == PartState::Running {
-                let part_ns = self.advance_part(population, now_ns);
+            if self.populations[population].state == PopulationStage::Running {
+                let part_ns = self.advance_population(population, now_ns);
                 next_ns = part_ns.map_or(next_ns, |part_ns| earlier(next_ns, part_ns));
             }
-            if self.parts[population].state == PartState::Ending && self.parts[population].alive == 0 {
-                self.parts[population].state = PartState::Ended;
+            if self.populations[population].state == PopulationStage::Ending && self.populations[population].alive == 0
+            {
+                self.populations[population].state = PopulationStage::Ended;
                 let shared = self.shared.population(population as u32);
                 shared.end_ns.fetch_max(now_ns, Relaxed);
-                shared.parts_left.fetch_sub(1, Relaxed);
+                shared.threads_left.fetch_sub(1, Relaxed);
                 next_ns = Some(now_ns);
             }
         }
-        self.is_done = self.shared.populations().iter().all(PopulationState::has_ended);
+        self.is_done = self.shared.populations().iter().all(SharedPopulation::has_ended);
         next_ns
     }
 
@@ -54,7 +55,7 @@ impl Machine {
     }
 
     /// Begins a population if what it waits for has happened.
-    fn begin_part(&mut self, index: usize, now_ns: u64) {
+    fn begin_population(&mut self, index: usize, now_ns: u64) {
         let program = Arc::clone(&self.program);
         let population = &program.populations[index];
         let (phase, stopped) = (phase_number(population.phase), self.stopped(index));
@@ -64,7 +65,7 @@ impl Machine {
             return;
         }
         if stopped != Stop::No {
-            self.parts[index].state = PartState::Ending;
+            self.populations[index].state = PopulationStage::Ending;
             return;
         }
         if population.after.iter().any(|other| !states[*other as usize].has_ended()) {
@@ -77,8 +78,8 @@ impl Machine {
         let main_end_ns = (phase == 1).then(|| phase_ns.saturating_add(self.limits.duration_ns));
         let own_end_ns = population.duration_ns().map(|duration_ns| start_ns.saturating_add(duration_ns));
         let over_ns = [main_end_ns, own_end_ns].into_iter().flatten().min();
-        let part = &mut self.parts[index];
-        (part.state, part.start_ns, part.over_ns) = (PartState::Running, start_ns, over_ns);
+        let part = &mut self.populations[index];
+        (part.state, part.start_ns, part.over_ns) = (PopulationStage::Running, start_ns, over_ns);
         self.plan_arrivals(index);
     }
 
@@ -87,7 +88,7 @@ impl Machine {
         let program = Arc::clone(&self.program);
         let population = &program.populations[index];
         let (own, threads) = (self.share.index, self.share.threads);
-        let part = &mut self.parts[index];
+        let part = &mut self.populations[index];
         let share_of = |count: u32| (count.saturating_sub(own)).div_ceil(threads);
         let (changes, at_start) = match &population.arrivals {
             Arrivals::Users { initial, stages, first, .. } => (user_changes(*initial, stages, *first), 0),
@@ -124,7 +125,7 @@ impl Machine {
             }
         }
         let offset_ns = self.take_due(index);
-        let part = &mut self.parts[index];
+        let part = &mut self.populations[index];
         part.next_due_ns = offset_ns.map(|offset_ns| part.start_ns.saturating_add(offset_ns));
     }
 
@@ -137,7 +138,7 @@ impl Machine {
             Arrivals::Schedule { due_us, .. } => Some(due_us),
             _ => None,
         };
-        match (self.parts[index].due.as_mut()?, due_us) {
+        match (self.populations[index].due.as_mut()?, due_us) {
             (Due::Rate(times), _) => times.next_ns(),
             (Due::Listed(next), Some(due_us)) => {
                 *next += 1;
@@ -148,24 +149,24 @@ impl Machine {
     }
 
     /// Does what a running population has to do by now; returns when its next event is, ns.
-    fn advance_part(&mut self, index: usize, now_ns: u64) -> Option<u64> {
-        while let Some(change) = self.parts[index].changes.front().copied() {
-            let at_ns = self.parts[index].start_ns.saturating_add(change.at_ns);
-            if at_ns > now_ns || self.parts[index].is_over(at_ns) {
+    fn advance_population(&mut self, index: usize, now_ns: u64) -> Option<u64> {
+        while let Some(change) = self.populations[index].changes.front().copied() {
+            let at_ns = self.populations[index].start_ns.saturating_add(change.at_ns);
+            if at_ns > now_ns || self.populations[index].is_over(at_ns) {
                 break;
             }
-            self.parts[index].changes.pop_front();
+            self.populations[index].changes.pop_front();
             self.change_user(index, change, now_ns);
         }
         for _ in 0..MOST_BEGUN_AT_ONCE {
-            let Some(due_ns) = self.parts[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) else { break };
+            let Some(due_ns) = self.populations[index].next_due_ns.filter(|due_ns| *due_ns <= now_ns) else { break };
             if self.stopped(index) != Stop::No {
                 break;
             }
             self.next_due(index, false);
             self.begin_due(index, due_ns, now_ns);
         }
-        let part = &self.parts[index];
+        let part = &self.populations[index];
         let is_behind = part.next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
         if is_behind && self.stopped(index) == Stop::No && !part.is_over(now_ns.saturating_sub(LAST_BEGIN_NS)) {
             return Some(now_ns);
@@ -175,7 +176,7 @@ impl Machine {
             None => part.changes.is_empty() && part.alive == 0,
         };
         if part.is_over(now_ns) || self.stopped(index) != Stop::No || (part.due.is_none() && is_exhausted) {
-            self.end_part(index, now_ns);
+            self.end_population(index, now_ns);
             return Some(now_ns);
         }
         let change_ns = part.changes.front().map(|change| part.start_ns.saturating_add(change.at_ns));
@@ -183,14 +184,14 @@ impl Machine {
     }
 
     /// Ends a population's time: its users end as it says.
-    fn end_part(&mut self, index: usize, now_ns: u64) {
+    fn end_population(&mut self, index: usize, now_ns: u64) {
         let end = self.program.populations[index].end;
         let is_now = self.stopped(index) == Stop::Now;
         self.note_tried(index, now_ns);
         // Iterations that were due before the end and were not begun because of a stop stay counted.
         self.count_not_begun(index, now_ns);
-        self.parts[index].state = PartState::Ending;
-        self.parts[index].changes.clear();
+        self.populations[index].state = PopulationStage::Ending;
+        self.populations[index].changes.clear();
         let own: Vec<u32> = self.users_of(index);
         let undone = self.undone(index, &own);
         let iterations = &mut self.flows.figures.populations[index].iterations;
@@ -211,14 +212,14 @@ impl Machine {
 
     /// Counts iterations that were due by now, and did not begin.
     pub(super) fn count_not_begun(&mut self, index: usize, now_ns: u64) {
-        let limit_ns = self.parts[index].over_ns.map_or(now_ns, |over_ns| now_ns.min(over_ns));
-        while self.parts[index].next_due_ns.is_some_and(|due_ns| due_ns < limit_ns) {
+        let limit_ns = self.populations[index].over_ns.map_or(now_ns, |over_ns| now_ns.min(over_ns));
+        while self.populations[index].next_due_ns.is_some_and(|due_ns| due_ns < limit_ns) {
             self.next_due(index, false);
             let iterations = &mut self.flows.figures.populations[index].iterations;
             iterations.due += 1;
             iterations.not_begun += 1;
         }
-        self.parts[index].next_due_ns = None;
+        self.populations[index].next_due_ns = None;
     }
 
     /// Iterations of a closed model that its time did not suffice for, if they count.
@@ -246,9 +247,9 @@ impl Machine {
     fn change_user(&mut self, index: usize, change: UserChange, now_ns: u64) {
         if change.begins {
             let slot = self.create_user(index, Some(change.user), now_ns);
-            self.parts[index].by_index.insert(change.user, slot);
+            self.populations[index].by_index.insert(change.user, slot);
             self.resume(slot, None, now_ns);
-        } else if let Some(slot) = self.parts[index].by_index.remove(&change.user) {
+        } else if let Some(slot) = self.populations[index].by_index.remove(&change.user) {
             let (ending, grace_ms) = match self.program.populations[index].arrivals {
                 Arrivals::Users { ramp_down_ms, ramp_down_after_request: true, .. } => {
                     (Ending::AfterRequest, ramp_down_ms)
@@ -291,7 +292,7 @@ impl Machine {
             return self.interrupt(slot, now_ns);
         }
         if self.users[slot as usize].is_some() {
-            let stamp = self.lives[slot as usize];
+            let stamp = self.slot_generations[slot as usize];
             self.timers.push(std::cmp::Reverse(Timer { at_ns: until_ns, user: slot, stamp, ends: true }));
         }
     }
@@ -301,13 +302,13 @@ impl Machine {
         self.flows.figures.populations[index].iterations.due += 1;
         let slot = match self.take_free(index) {
             Some(slot) => slot,
-            None if self.parts[index].alive < self.parts[index].most => {
+            None if self.populations[index].alive < self.populations[index].most => {
                 let slot = self.create_user(index, None, now_ns);
                 if let Arrivals::Open { drop_while_growing: true, .. } = self.program.populations[index].arrivals {
                     self.flows.figures.populations[index].iterations.dropped += 1;
                     return;
                 }
-                self.parts[index].free.pop();
+                self.populations[index].free.pop();
                 slot
             }
             None => {
@@ -329,7 +330,7 @@ impl Machine {
     /// Takes a user that has no iteration.
     fn take_free(&mut self, index: usize) -> Option<u32> {
         let is_free = |user: &User| user.population as usize == index && user.state == State::Free;
-        while let Some(slot) = self.parts[index].free.pop() {
+        while let Some(slot) = self.populations[index].free.pop() {
             if self.users[slot as usize].as_deref().is_some_and(is_free) {
                 return Some(slot);
             }
@@ -351,13 +352,13 @@ impl Machine {
         figures.users_begun += 1;
         figures.users += 1;
         figures.users_most = figures.users_most.max(figures.users);
-        let part = &mut self.parts[index];
+        let part = &mut self.populations[index];
         part.alive += 1;
         let is_open = part.due.is_some();
         user.index = user_index;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.users.push(None);
-            self.lives.push(0);
+            self.slot_generations.push(0);
             self.epochs.push(0);
             self.users.len() as u32 - 1
         });
@@ -368,16 +369,16 @@ impl Machine {
                 user.stage = Stage::Iteration;
                 user.state = State::Free;
             }
-            self.parts[index].free.push(slot);
+            self.populations[index].free.push(slot);
         }
-        self.lives[slot as usize] = self.lives[slot as usize].wrapping_add(1);
+        self.slot_generations[slot as usize] = self.slot_generations[slot as usize].wrapping_add(1);
         self.users[slot as usize] = Some(user);
         slot
     }
 
     /// Continues a user whose part of life is over; returns whether it goes on at once.
     pub(super) fn next_stage(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) -> bool {
-        let is_open = self.parts[user.population as usize].due.is_some();
+        let is_open = self.populations[user.population as usize].due.is_some();
         match user.stage {
             Stage::Before => {
                 let has_time = user.ending == Ending::Open || (user.has_due && user.ending == Ending::AfterIteration);
@@ -391,7 +392,7 @@ impl Machine {
                 self.end_iteration(slot, user, interrupted, now_ns);
                 if user.ending == Ending::Open && is_open && self.stopped(user.population as usize) == Stop::No {
                     user.state = State::Free;
-                    self.parts[user.population as usize].free.push(slot);
+                    self.populations[user.population as usize].free.push(slot);
                     return false;
                 }
                 if user.ending == Ending::Open && !is_open && !self.shared_is_over(user) {
@@ -461,7 +462,7 @@ impl Machine {
                 self.flows.effects.push_back(Effect::CloseConnections { user: slot });
             }
         }
-        let is_open = self.parts[user.population as usize].due.is_some();
+        let is_open = self.populations[user.population as usize].due.is_some();
         let figures = &mut self.flows.figures.populations[user.population as usize];
         figures.iterations.begun += 1;
         figures.iterations.running += 1;
@@ -481,7 +482,7 @@ impl Machine {
     /// Counts the end of an iteration.
     fn end_iteration(&mut self, slot: u32, user: &mut User, interrupted: bool, now_ns: u64) {
         self.flows.leave(slot, user, interrupted, now_ns);
-        let is_open = self.parts[user.population as usize].due.is_some();
+        let is_open = self.populations[user.population as usize].due.is_some();
         let figures = &mut self.flows.figures.populations[user.population as usize];
         figures.iterations.running -= 1;
         figures.end_ns = now_ns;
@@ -525,7 +526,7 @@ impl Machine {
 
     /// Forgets a user that has ended.
     pub(super) fn remove(&mut self, slot: u32, user: &User) {
-        let part = &mut self.parts[user.population as usize];
+        let part = &mut self.populations[user.population as usize];
         part.alive -= 1;
         if let Some(index) = user.index.filter(|index| part.by_index.get(index) == Some(&slot)) {
             part.by_index.remove(&index);

@@ -1,4 +1,4 @@
-//! The state of a machine and its timers.
+//! The state of the users of one thread, and their timers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -13,7 +13,7 @@ use crate::user::User;
 
 /// A user of this thread that waits at a rendezvous.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Met {
+pub(super) struct RendezvousWait {
     pub slot: u32,
     pub round: u64,
     /// The population whose users all meet; `None` where their number is given.
@@ -31,7 +31,7 @@ pub struct Limits {
     pub warmup_ns: u64,
 }
 
-/// Which thread a machine runs on.
+/// Which thread the users run on.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadShare {
     /// Its index.
@@ -45,28 +45,28 @@ pub struct ThreadShare {
 pub struct Timer {
     pub at_ns: u64,
     pub user: u32,
-    /// The user's epoch for a wake-up, its life for an end.
+    /// The user's epoch for a wake-up, the generation of its slot for an end.
     pub stamp: u32,
     pub ends: bool,
 }
 
 /// The users of one thread.
-pub struct Machine {
+pub struct VirtualUsers {
     pub(super) program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
     pub(super) flows: Flows,
     pub(super) share: ThreadShare,
     pub(super) limits: Limits,
     pub(super) users: Vec<Option<Box<User>>>,
-    /// The life that a place in `users` has had last.
-    pub(super) lives: Vec<u32>,
+    /// How many users a slot of `users` has had.
+    pub(super) slot_generations: Vec<u32>,
     /// The epoch that the next user in a place begins with, so that no timer of an earlier one wakes it.
     pub(super) epochs: Vec<u32>,
     pub(super) vacant: Vec<u32>,
     pub(super) timers: BinaryHeap<Reverse<Timer>>,
-    pub(super) parts: Vec<Part>,
+    pub(super) populations: Vec<PopulationState>,
     /// Users that wait at each rendezvous.
-    pub(super) meetings: Vec<Vec<Met>>,
+    pub(super) rendezvous_waits: Vec<Vec<RendezvousWait>>,
     pub(super) is_done: bool,
     /// Until when the main populations tried, ns, as far as their time or a stop ended them.
     pub(super) tried_until_ns: Option<u64>,
@@ -74,8 +74,8 @@ pub struct Machine {
 
 /// A population on this thread.
 #[derive(Debug, Default)]
-pub struct Part {
-    pub state: PartState,
+pub struct PopulationState {
+    pub state: PopulationStage,
     pub start_ns: u64,
     /// When no further iteration begins, ns, if its time is limited.
     pub over_ns: Option<u64>,
@@ -95,7 +95,7 @@ pub struct Part {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PartState {
+pub enum PopulationStage {
     #[default]
     Waiting,
     Running,
@@ -111,7 +111,7 @@ pub enum Due {
     Listed(usize),
 }
 
-impl Part {
+impl PopulationState {
     /// Whether its time is over at an instant.
     pub fn is_over(&self, at_ns: u64) -> bool {
         self.over_ns.is_some_and(|over_ns| at_ns >= over_ns)
@@ -119,26 +119,26 @@ impl Part {
 
     /// Whether what it waits for may be up to another thread.
     pub fn needs_look(&self) -> bool {
-        self.state == PartState::Waiting
+        self.state == PopulationStage::Waiting
     }
 }
 
-impl Machine {
-    /// Returns a machine that has not begun.
+impl VirtualUsers {
+    /// Returns users that have not begun.
     #[must_use]
     pub fn new(program: Arc<Program>, shared: Arc<Shared>, tools: Tools, share: ThreadShare, limits: Limits) -> Self {
         let mut flows = Flows::new(Arc::clone(&program), Arc::clone(&shared), tools);
         flows.figures.warm_until_ns = limits.at_ns.saturating_add(limits.warmup_ns);
         Self {
             flows,
-            parts: program.populations.iter().map(|_| Part::default()).collect(),
-            meetings: vec![Vec::new(); program.rendezvous],
+            populations: program.populations.iter().map(|_| PopulationState::default()).collect(),
+            rendezvous_waits: vec![Vec::new(); program.rendezvous],
             program,
             shared,
             share,
             limits,
             users: Vec::new(),
-            lives: Vec::new(),
+            slot_generations: Vec::new(),
             epochs: Vec::new(),
             vacant: Vec::new(),
             timers: BinaryHeap::new(),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use leadline_wire::scenario::{SampleBatch, SampleRule, ScenarioPlan};
 use serde_json::{json, Value as Json};
 
-use super::{Effect, ExchangeEnd, ExchangeFailure, Limits, Machine, ThreadShare};
+use super::{Effect, ExchangeEnd, ExchangeFailure, Limits, ThreadShare, VirtualUsers};
 use crate::compile::compile;
 use crate::evaluate::Tools;
 use crate::figures::Figures;
@@ -114,9 +114,9 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
     let limits = Limits { at_ns: 0, duration_ns: duration_ms * MS, warmup_ns: 0 };
     let tools = || Tools::new(1_445_412_480_000 * MS as i64);
     let machine = |index| {
-        Machine::new(Arc::clone(&program), Arc::clone(&shared), tools(), ThreadShare { index, threads }, limits)
+        VirtualUsers::new(Arc::clone(&program), Arc::clone(&shared), tools(), ThreadShare { index, threads }, limits)
     };
-    let mut machines: Vec<Machine> = (0..threads).map(machine).collect();
+    let mut machines: Vec<VirtualUsers> = (0..threads).map(machine).collect();
     machines.iter_mut().for_each(|machine| machine.keep_samples(Some(&SampleRule::All { with_urls: true })));
     let mut ends = Ends::new();
     let (mut now_ns, mut got) = (0, Vec::new());
@@ -141,7 +141,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                 next_ns = Some(now_ns);
             }
         }
-        if machines.iter().all(Machine::is_done) {
+        if machines.iter().all(VirtualUsers::is_done) {
             let mut figures = Figures::new(&program);
             let samples = machines.iter_mut().flat_map(|machine| {
                 let samples = machine.samples().unwrap();
@@ -149,7 +149,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
                 std::iter::from_fn(|| samples.take()).collect::<Vec<_>>()
             });
             let samples = samples.collect();
-            let tried_until_ns = machines.iter().filter_map(Machine::tried_until_ns).max();
+            let tried_until_ns = machines.iter().filter_map(VirtualUsers::tried_until_ns).max();
             machines.into_iter().for_each(|machine| figures.merge(machine.into_figures()));
             check_states(&figures);
             let tried_until_ms = tried_until_ns.map(|tried_ns| tried_ns / MS);

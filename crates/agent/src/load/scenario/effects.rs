@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leadline_http::client::{ClientTls, Failure, Opening, SocketUse, Wire};
 use leadline_scenario::connections::{Connections, Effects, Origin};
 use leadline_scenario::figures::Age;
-use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Machine, Send};
+use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Send, VirtualUsers};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
 use socket2::Socket;
@@ -25,7 +25,7 @@ const EFFECTS_PER_TURN: usize = 10_000;
 pub struct WorkerEffects<B> {
     pub plan: Arc<Plan>,
     /// The users.
-    pub users: Machine,
+    pub users: VirtualUsers,
     pub backend: B,
     pub resolver: Resolver,
     pub counters: Arc<FlowCounters>,
@@ -38,7 +38,7 @@ pub struct WorkerEffects<B> {
 }
 
 impl<B: IoBackend> WorkerEffects<B> {
-    pub fn new(plan: Arc<Plan>, users: Machine, backend: B, counters: Arc<FlowCounters>, number: usize) -> Self {
+    pub fn new(plan: Arc<Plan>, users: VirtualUsers, backend: B, counters: Arc<FlowCounters>, number: usize) -> Self {
         Self {
             users,
             backend,
@@ -53,7 +53,7 @@ impl<B: IoBackend> WorkerEffects<B> {
 
     /// Carries out what the users want: a limited number of effects at a time, because a request that fails at once may be
     /// followed by another one without end.
-    pub fn obey(&mut self, connections: &mut Connections, now_ns: u64) {
+    pub fn apply_effects(&mut self, connections: &mut Connections, now_ns: u64) {
         for _ in 0..EFFECTS_PER_TURN {
             let Some(effect) = self.users.effect() else { return };
             match effect {

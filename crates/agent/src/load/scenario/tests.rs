@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use leadline_http::client::{Opening, SocketUse};
 use leadline_scenario::connections::{Effects, Origin};
-use leadline_scenario::{Limits, Machine, Shared, ThreadShare, Tools};
+use leadline_scenario::{Limits, Shared, ThreadShare, Tools, VirtualUsers};
 use leadline_wire::scenario::ScenarioReport;
 use leadline_wire::{Counts, Event, Outcome, ScenarioSpec};
 use serde_json::{json, Value};
@@ -288,7 +288,7 @@ fn sockets_of_interrupted_users_take_no_further_descriptors() {
     assert_eq!(plan.connections, CONNECTIONS);
     let (limits, share) = (Limits { at_ns: 0, duration_ns: 1, warmup_ns: 0 }, ThreadShare { index: 0, threads: 1 });
     let shared = Arc::new(Shared::new(&plan.program, 1));
-    let users = Machine::new(Arc::clone(&plan.program), shared, Tools::new(0), share, limits);
+    let users = VirtualUsers::new(Arc::clone(&plan.program), shared, Tools::new(0), share, limits);
     let backend = EpollBackend::new(&Arc::from([].as_slice()), CONNECTIONS, 0).unwrap();
     let mut effects = WorkerEffects::new(plan, users, backend, Arc::default(), 0);
     let origin = Origin { is_https: false, host: "127.0.0.1".into(), port };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use leadline_scenario::connections::{ConnectionLimits, ConnectionTally, Connections, Phases};
 use leadline_scenario::figures::Figures;
-use leadline_scenario::{Limits, Machine, Shared, ThreadShare, Tools};
+use leadline_scenario::{Limits, Shared, ThreadShare, Tools, VirtualUsers};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::scenario::PopulationProgress;
@@ -57,7 +57,7 @@ pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSign
     backend.begin()?;
     let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
     let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
-    let mut users = Machine::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
+    let mut users = VirtualUsers::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
     users.keep_samples(plan.samples.as_ref());
     let connections = Connections::new(ConnectionLimits {
         connections: plan.connections,
@@ -149,7 +149,7 @@ impl<B: IoBackend> Worker<B> {
         effects.take_resolved(connections, now_ns);
         connections.check_deadlines(now_ns, effects);
         let next_ns = effects.users.run(now_ns);
-        effects.obey(connections, now_ns);
+        effects.apply_effects(connections, now_ns);
         let next_poll_ns = effects.resolver.next_poll_ns(now_ns);
         let until_ns = [next_ns, connections.deadline_ns(), next_poll_ns, Some(now_ns + TURN_NS)]
             .into_iter()
@@ -161,9 +161,9 @@ impl<B: IoBackend> Worker<B> {
             if let Some(input) = input(completion) {
                 connections.handle(slot as u32, at_ns, input, effects);
             }
-            effects.obey(connections, at_ns);
+            effects.apply_effects(connections, at_ns);
             if connections.make_room(at_ns, effects) {
-                effects.obey(connections, at_ns);
+                effects.apply_effects(connections, at_ns);
             }
         }
         self.send_samples();

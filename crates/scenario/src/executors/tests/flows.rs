@@ -281,7 +281,7 @@ fn endless_flow_without_requests_lets_others_run_and_ends_with_the_test() {
     let shared = Arc::new(Shared::new(&program, 1));
     let limits = Limits { at_ns: 0, duration_ns: 10, warmup_ns: 0 };
     let share = ThreadShare { index: 0, threads: 1 };
-    let mut machine = Machine::new(program, shared, Tools::new(0), share, limits);
+    let mut machine = VirtualUsers::new(program, shared, Tools::new(0), share, limits);
     let mut sent = 0;
     for now_ns in 0..20 {
         machine.run(now_ns);

@@ -184,7 +184,7 @@ fn iterations_that_are_far_behind_do_not_begin() {
     let limits = Limits { at_ns: 0, duration_ns: 60_000 * MS, warmup_ns: 0 };
     let share = ThreadShare { index: 0, threads: 1 };
     let mut machine =
-        Machine::new(Arc::clone(&program), Arc::new(Shared::new(&program, 1)), Tools::new(0), share, limits);
+        VirtualUsers::new(Arc::clone(&program), Arc::new(Shared::new(&program, 1)), Tools::new(0), share, limits);
     // Each turn takes 200 ms, as where ports run short.
     let mut now_ns = 0;
     while machine.figures().populations[0].iterations.not_begun == 0 {

@@ -177,7 +177,7 @@ impl Flows {
     /// Adds a sample of a user, if samples are wanted.
     fn sample(&mut self, user: &User, sample: Sample) {
         let Some(samples) = &mut self.samples else { return };
-        let active = |population: &crate::shared::PopulationState| population.active.load(Relaxed);
+        let active = |population: &crate::shared::SharedPopulation| population.active.load(Relaxed);
         let group_active = active(self.shared.population(user.population));
         let all_active = self.shared.populations().iter().map(active).sum();
         samples.add(&self.program, Sample { user: user.number, group_active, all_active, ..sample });
