@@ -128,6 +128,7 @@ impl ClientConnection {
     }
 
     /// Whether part of a batch is not sent yet.
+    #[inline]
     #[must_use]
     pub fn is_sending(&self) -> bool {
         self.state == State::Sending
@@ -168,6 +169,7 @@ impl ClientConnection {
     }
 
     /// Number of bytes of the last batch that are not sent.
+    #[inline]
     #[must_use]
     pub fn unsent_bytes(&self) -> usize {
         self.batch_bytes - self.sent_bytes
