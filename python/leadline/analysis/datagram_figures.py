@@ -67,9 +67,10 @@ def still_arriving(evidence: Evidence) -> Iterator[Finding]:
 
 def _outstanding(flow: Flow) -> float | None:
     """How many datagrams of a flow had not arrived when its receiver was cut off; 0 if it waited until none came."""
-    report: Mapping[str, Any] = flow.report or {}
-    is_cut_off = (report.get("datagrams") or {}).get("is_cut_off")
-    return None if is_cut_off is None else report.get("lost") if is_cut_off else 0
+    datagrams = flow.report.get("datagrams") if flow.report else None
+    if flow.report is None or not datagrams or (is_cut_off := datagrams.get("is_cut_off")) is None:
+        return None
+    return flow.report.get("lost") if is_cut_off else 0
 
 
 MAX_IN_BUNDLE = 128
