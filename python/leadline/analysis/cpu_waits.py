@@ -149,7 +149,7 @@ def _read_gateway_waits(evidence: Evidence) -> _Waits | None:
 
 
 def _read_process_waits(data: TestData, host: str) -> Iterator[list[tuple[int, float]]]:
-    """Of each process of the system under test on a host the instants and waits that are known, s."""
+    """The instants and the waits (s) that are known of each process of the system under test on a host."""
     found: dict[int, list[tuple[int, float]]] = {}
     for sample in data.samples[host]:
         for process in sample.processes:
