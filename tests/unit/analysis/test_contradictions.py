@@ -24,7 +24,8 @@ RATES = {"tcp": {"rate_bps": 8e6}, "udp": {"rate_pps": 1000.0}, "rr": {"rate_per
 
 
 def made(kind: str, generator: np.random.Generator) -> TestData:
-    """A test of 8 Mbit/s, or of 1,000 operations per second, in circumstances that are drawn."""
+    """A test of 1,000 operations per second, whose bytes are all that its link carries, in circumstances that are
+    drawn."""
 
     def draw(*choices: Any) -> Any:
         return choices[generator.integers(len(choices))]
@@ -33,8 +34,10 @@ def made(kind: str, generator: np.random.Generator) -> TestData:
     received = draw(10_000, 10_000, 9_850, 9_000)
     waits = [histogram("kernel_wait", [draw(1, 5) * MS] * 1000)] if kind == "http" else []
     ages = draw([], [histogram("latency_censored", [30 * MS] * draw(1, 500))]) if kind in ("rr", "http") else []
+    bits = draw(0.3, 0.96, 0.975, 0.99) * LINK_BPS
     data = steady_test(
         kind,
+        bits / 8 * 1448 / 1514,
         received=received,
         generator=load(thread(draw(0.3, 0.5, 0.8, 0.97), draw(0.0, 0.01, 0.42)), pushback=draw(0, 0, 500)),
         receiver=far,
@@ -54,7 +57,6 @@ def made(kind: str, generator: np.random.Generator) -> TestData:
         outcome["counts"] |= {"requests_due": 10_000, "responses": received, "due_while_busy": draw(0, 900)}
     spec = {"name": "t", "kind": kind, "duration_ms": 10_000, "interval_ms": 100, "connections": 2}
     data.spec = TestSpec.read({**spec, **draw({}, RATES[kind])})
-    bits = draw(0.3, 0.96, 0.975, 0.99) * LINK_BPS
     observe(data, busy=0.3, foreign=draw(0.0, 0.0, 0.4, 1.0), bits=bits, backlog=draw(False, True))
     return data
 

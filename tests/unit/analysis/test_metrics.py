@@ -149,9 +149,16 @@ def test_udp_accounts_add_up_to_the_packet() -> None:
         "duplicates": 2,
         "reordered": 4,
         "jitter_us": 5.0,
-        # This sender reports no bursts of loss, extents or delays.
+        # This receiver reports no bursts of loss, extents or delays.
         **dict.fromkeys(
-            ("loss_bursts", "loss_burst_mean", "loss_burst_max", "reorder_extent_mean", "reorder_extent_max")
+            (
+                "outstanding",
+                "loss_bursts",
+                "loss_burst_mean",
+                "loss_burst_max",
+                "reorder_extent_mean",
+                "reorder_extent_max",
+            )
         ),
         **dict.fromkeys(f"one_way_delay_{part}_us" for part in ("min", "mean", "max", "bound")),
     }
