@@ -40,7 +40,6 @@ LONG_FUNCTIONS = {
     ("crates/scenario/src/executors/tests.rs", "run_threads"): "a test's event loop",
     ("crates/tunnel/src/openvpn/profile/tests.rs", "unsupported_option_is_refused_with_its_line"): "a table of options",
     ("python/leadline/cli/ladder.py", "command"): "its parameters are the options of a command, as typer reads them",
-    ("python/leadline/cli/serve.py", "command"): "its parameters are the options of a command, as typer reads them",
 }
 """The functions that are longer, and why."""
 SYSTEMS = frozenset(SYSTEM_NAMES)

@@ -323,8 +323,8 @@ def _queued_datagrams(figures: Mapping[str, float | None], result: TestResult, d
 def _queued_per_s(
     result: TestResult, name: str, rate_per_s: float, duration_s: float, least_s: float = 0.0
 ) -> float | None:
-    """By how much what came at a rate for this time and did not leave still grew in a second, at the end; None if it
-    did not, or not by `least_s` of waiting in all. `name` is the rate at which it left."""
+    """The growth of a queue at the end: how many more of what came at a rate for this time waited after each second;
+    None if it did not grow, or not by `least_s` of waiting in all. `name` is the rate at which they left."""
     inside = [one for one in result.intervals if one.in_window]
     end_s = inside[0].start_s + 1.01 * duration_s if inside else 0.0
     gone = [

@@ -30,9 +30,7 @@ def find_spared_lacks(evidence: Evidence, full: Limit | None) -> frozenset[str]:
     part of the path that took no more, sets it. Of a gateway that had no CPU to spare other work may be the cause, and
     a receiver may have dropped what the path carried: then more that is sent makes the rate no higher, but nothing
     else is ruled out."""
-    if is_rate_explained(evidence) or (
-        full is not None and full.by is LimitedBy.LINK and not _has_receiver_drops(evidence)
-    ):
+    if is_rate_explained(evidence) or (full is not None and full.by is LimitedBy.LINK and _is_path_own(evidence)):
         return LACKS
     return LACKS_OF_SENDERS if full is not None else frozenset()
 
@@ -45,6 +43,15 @@ def is_rate_explained(evidence: Evidence) -> bool:
     if _has_receiver_drops(evidence):
         return False
     return _is_link_full(evidence, window) or _is_as_asked(evidence, window) or _is_window_full(evidence)
+
+
+def _is_path_own(evidence: Evidence) -> bool:
+    """Whether the test's flows alone filled the path, as far as interfaces tell, and its end took what came through."""
+    window = evidence.window
+    if window is None or _has_receiver_drops(evidence):
+        return False
+    busiest = max(measure_link_use(evidence.data, window), default=None)
+    return busiest is None or _is_own(evidence, window, busiest.host, busiest.payload_bps)
 
 
 def _has_receiver_drops(evidence: Evidence) -> bool:
