@@ -30,6 +30,7 @@ from leadline.cli import (
     serve,
     size,
     trend,
+    truths,
 )
 from leadline.cli.help_format import PanelHelpCommand, summary
 from leadline.cli.kind_command import add_commands as add_kinds
@@ -60,7 +61,7 @@ def _add_commands(*modules: Any) -> None:
 
 _add_commands(demo, run, plan)
 add_kinds(app)
-_add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, size, export, doctor)
+_add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, truths, size, export, doctor)
 
 
 def _print_version(is_asked: bool) -> None:

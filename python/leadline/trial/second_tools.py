@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadline.agents.host_ops import Completed, HostProcess
+from leadline.analysis.tool_output import ToolFigure, read_figure, read_version
 from leadline.contract.models import OutputLine, Prepared
 from leadline.errors import AgentLost, LeadlineError, TaskFailed
 from leadline.plan import BaseTest
 from leadline.registry import KINDS
 from leadline.trial.event_log import EventLog
-from leadline.trial.tool_output import ToolFigure, read_figure, read_version
 from leadline.trial.workloads import Server
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leadline.analysis.tool_output import ToolFigure, read_figure, read_version
 from leadline.errors import LeadlineError
-from leadline.trial.tool_output import ToolFigure, read_figure, read_version
 
 WRK = """\
 Running 1s test @ http://127.0.0.1:18080/?size=1000
