@@ -8,18 +8,19 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths import http_server
 from leadline.truths.http_server import Account, Behaviour, stalled_finish_s
 from leadline.truths.model import LOOPBACK, HttpLoad, Site, Truth
+from leadline.truths.processes import killed_at_end
+from leadline.truths.quantiles import quantiles_us
 
 RIVALS = 3
 """Processes that use the CPU of a tool that is short of CPU time."""
@@ -79,7 +80,7 @@ def busy_site(behaviour: Behaviour, read: Reader, load: HttpLoad) -> Iterator[Si
         for _ in range(RIVALS):
             argv = ["taskset", "--cpu-list", mine, sys.executable, "-c", _SPIN]
             # Each ends with its stdin, so also if this process is killed.
-            stack.enter_context(_killed_at_end(subprocess.Popen(argv, stdin=subprocess.PIPE)))
+            stack.enter_context(killed_at_end(subprocess.Popen(argv, stdin=subprocess.PIPE)))
         yield HttpSite(port_of(process), load, read, process, client=("taskset", "--cpu-list", mine))
 
 
@@ -88,17 +89,8 @@ def started_server(behaviour: Behaviour, prefix: tuple[str, ...] = ()) -> Iterat
     """A server's process."""
     argv = [*prefix, sys.executable, str(Path(http_server.__file__)), json.dumps(asdict(behaviour)), LOOPBACK]
     pipe = subprocess.PIPE
-    with _killed_at_end(subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)) as process:
+    with killed_at_end(subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)) as process:
         yield process
-
-
-@contextmanager
-def _killed_at_end(process: subprocess.Popen[Any]) -> Iterator[Any]:
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def port_of(process: subprocess.Popen[str]) -> int:
@@ -121,7 +113,7 @@ def read_counts(account: Account, _: HttpLoad) -> Mapping[str, Value]:
 
 def read_latencies(account: Account, _: HttpLoad) -> Mapping[str, Value]:
     """How long the answers took, and how many came per second."""
-    return {**read_rate(account), **_quantiles_us(account.took_s)}
+    return {**read_rate(account), **quantiles_us(account.took_s)}
 
 
 def read_rate(account: Account) -> Mapping[str, Value]:
@@ -141,16 +133,7 @@ def read_stalls(behaviour: Behaviour, account: Account, load: HttpLoad) -> Mappi
     late_s = statistics.median(account.took_s) - behaviour.service_s
     periods = math.floor(load.duration_s / behaviour.stall_every_s)
     due_s = [number / load.rate_per_s for number in range(round(periods * behaviour.stall_every_s * load.rate_per_s))]
-    return _quantiles_us([stalled_finish_s(behaviour, at_s) - at_s + late_s for at_s in due_s])
-
-
-def _quantiles_us(times_s: Sequence[float]) -> Mapping[str, Value]:
-    ordered = sorted(times_s)
-
-    def at(share: float) -> float:
-        return 1e6 * ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-    return {"latency_p50_us": at(0.5), "latency_p99_us": at(0.99), "latency_max_us": at(1.0)}
+    return quantiles_us([stalled_finish_s(behaviour, at_s) - at_s + late_s for at_s in due_s])
 
 
 # --- The truths -------------------------------------------------------------------------------------------------------

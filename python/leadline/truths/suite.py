@@ -10,11 +10,11 @@ from dataclasses import replace
 from leadline.analysis.tool_output import read_figures
 from leadline.analysis.truths import Figure, ToolRun, TruthsReport, compare
 from leadline.errors import LeadlineError
-from leadline.truths import http_truths
+from leadline.truths import http_truths, network_truths
 from leadline.truths.model import HttpLoad, Load, Site, Truth
 from leadline.truths.tools import Command, Tool
 
-TRUTHS = {truth.id: truth for truth in (*http_truths.TRUTHS,)}
+TRUTHS = {truth.id: truth for truth in (*http_truths.TRUTHS, *network_truths.TRUTHS)}
 """All truths, in the order in which they run."""
 _BEYOND_S = 40.0
 """Time that a tool may take longer than its load: to connect, to calibrate itself, and for the last answers."""
