@@ -65,7 +65,9 @@ class ToolRun:
     command: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
     error: str | None = None
-    """Why there are no figures; None if there are some."""
+    """Why there are no figures; None if the tool did not fail."""
+    undecided: str | None = None
+    """Why the true figures of this run are not known; None if they are."""
 
 
 @dataclass(frozen=True, slots=True)

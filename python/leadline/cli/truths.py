@@ -130,6 +130,7 @@ def document(report: TruthsReport) -> dict[str, Any]:
                 "tool": run.tool,
                 "command": list(run.command),
                 "error": run.error,
+                "undecided": run.undecided,
                 "figures": [
                     {
                         "figure": one.figure.name,

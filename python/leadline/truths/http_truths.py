@@ -18,11 +18,11 @@ from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths import http_server
 from leadline.truths.http_server import Account, Behaviour, stalled_finish_s
-from leadline.truths.model import LOOPBACK, HttpLoad, Site, Truth
+from leadline.truths.model import LOOPBACK, HttpLoad, NotDecided, Site, Truth
 from leadline.truths.processes import killed_at_end
 from leadline.truths.quantiles import quantiles_us
 
-RIVALS = 3
+RIVALS = 4
 """Processes that use the CPU of a tool that is short of CPU time."""
 _MIN_CPUS = 2
 _SPIN = """
@@ -69,11 +69,11 @@ def busy_site(behaviour: Behaviour, read: Reader, load: HttpLoad) -> Iterator[Si
     """The same with the tool on a CPU that other processes use, and the server on another one.
 
     Raises:
-        LeadlineError: there is one CPU alone.
+        NotDecided: there is one CPU alone.
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < _MIN_CPUS:
-        raise LeadlineError("it takes two CPUs: one of the server, and one of the tool and its rivals")
+        raise NotDecided("it takes two CPUs: one of the server, and one of the tool and its rivals")
     mine, servers = str(cpus[-1]), str(cpus[0])
     with ExitStack() as stack:
         process = stack.enter_context(started_server(behaviour, ("taskset", "--cpu-list", servers)))

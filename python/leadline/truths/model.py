@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from leadline.analysis.truths import Figure, TruthText, Value
+from leadline.errors import LeadlineError
 
 LOOPBACK = "127.0.0.1"
+
+
+class NotDecided(LeadlineError):
+    """What is true of a load is not known: something disturbed it."""
 
 
 @dataclass(frozen=True, slots=True)

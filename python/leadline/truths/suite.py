@@ -11,7 +11,7 @@ from leadline.analysis.tool_output import read_figures
 from leadline.analysis.truths import Figure, ToolRun, TruthsReport, compare
 from leadline.errors import LeadlineError
 from leadline.truths import http_truths, network_truths
-from leadline.truths.model import HttpLoad, Load, Site, Truth
+from leadline.truths.model import HttpLoad, Load, NotDecided, Site, Truth
 from leadline.truths.tools import Command, Tool
 
 TRUTHS = {truth.id: truth for truth in (*http_truths.TRUTHS, *network_truths.TRUTHS)}
@@ -47,6 +47,8 @@ def run_once(truth: Truth, tool: Tool) -> ToolRun:
             true = site.true_figures()
             figures = [_allowing_for_the_end(figure, truth.load, command) for figure in truth.figures]
             return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, read_figures(tool.name, output)))
+    except NotDecided as reason:
+        return ToolRun(truth.id, tool.name, command.argv, (), undecided=str(reason))
     except LeadlineError as failure:
         return ToolRun(truth.id, tool.name, command.argv, (), str(failure))
 
