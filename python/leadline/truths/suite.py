@@ -45,7 +45,7 @@ def run_once(truth: Truth, tool: Tool) -> ToolRun:
             command = tool.command(truth.load, site.address, port)
             output = _output(tool, [*site.client, *command.argv], truth.load)
             true = site.true_figures()
-            figures = [_allowing_for_the_end(figure, truth.load, command) for figure in truth.figures]
+            figures = [allow_for_the_end(figure, truth.load, command) for figure in truth.figures]
             return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, read_figures(tool.name, output)))
     except NotDecided as reason:
         return ToolRun(truth.id, tool.name, command.argv, (), undecided=str(reason))
@@ -96,7 +96,7 @@ def _output(tool: Tool, argv: Sequence[str], load: Load) -> str:
     return done.stdout
 
 
-def _allowing_for_the_end(figure: Figure, load: Load, command: Command) -> Figure:
+def allow_for_the_end(figure: Figure, load: Load, command: Command) -> Figure:
     """A count of a load that ends by time: what is under way then is counted by one side alone."""
     if not isinstance(load, HttpLoad) or command.ends_by_number or figure.unit != "count":
         return figure

@@ -1,10 +1,12 @@
-"""The figures of second tools are read from what wrk, ab, h2load and iperf3 print; the outputs are real ones."""
+"""The figures of tools are read from what wrk, ab, h2load, iperf3 and Leadline print; the outputs are real ones."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from leadline.analysis.tool_output import ToolFigure, read_figure, read_version
+from leadline.analysis.tool_output import Reported, ToolFigure, read_figure, read_figures, read_version
 from leadline.errors import LeadlineError
 
 WRK = """\
@@ -92,3 +94,127 @@ def test_output_without_a_figure_is_an_error(tool: str, output: str, words: str)
 )
 def test_version_is_read(tool: str, output: str, version: str | None) -> None:
     assert read_version(tool, output) == version
+
+
+WRK_FAILURES = """\
+Running 2s test @ http://127.0.0.1:39425/
+  1 threads and 4 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     6.89ms    2.09ms  18.41ms   87.26%
+    Req/Sec   564.90     80.07   690.00     65.00%
+  Latency Distribution
+     50%    5.94ms
+     75%    7.64ms
+     90%    9.37ms
+     99%   16.10ms
+  1130 requests in 2.01s, 158.45KB read
+  Socket errors: connect 0, read 23, write 0, timeout 0
+  Non-2xx or 3xx responses: 92
+Requests/sec:    562.25
+Transfer/sec:     78.84KB
+"""
+AB_FAILURES = """\
+Concurrency Level:      4
+Time taken for tests:   0.914 seconds
+Complete requests:      500
+Failed requests:        30
+   (Connect: 0, Receive: 10, Length: 10, Exceptions: 10)
+Non-2xx responses:      40
+Keep-Alive requests:    490
+Requests per second:    547.32 [#/sec] (mean)
+
+Percentage of the requests served within a certain time (ms)
+  50%      6
+  99%     14
+ 100%     15 (longest request)
+"""
+H2LOAD_FAILURES = """\
+finished in 743.46ms, 263.63 req/s, 36.97KB/s
+requests: 1000 total, 200 started, 196 done, 180 succeeded, 820 failed, 804 errored, 0 timeout
+status codes: 184 2xx, 0 3xx, 0 4xx, 16 5xx
+                     min         max         mean         sd        +/- sd
+time for request:     5.25ms     12.63ms      7.20ms      1.66ms    67.86%
+"""
+IPERF3_DATAGRAMS = """\
+{ "start": {"version": "iperf 3.12"}, "end": {
+  "streams": [{"udp": {"packets": 400, "lost_packets": 3, "out_of_order": 2, "sender": true}}],
+  "sum": {"seconds": 0.639235, "bits_per_second": 5006931.4, "lost_packets": 3, "packets": 400, "sender": true},
+  "sum_sent": {"seconds": 0.639114, "bits_per_second": 5006931.4, "lost_packets": 0, "packets": 400},
+  "sum_received": {"seconds": 0.639235, "bits_per_second": 4993468.7, "packets": 399, "sender": false}}
+}
+"""
+OWN = json.dumps(
+    {
+        "metrics": {
+            "requests": {"value": 980.0, "bound": None},
+            "status_4xx": {"value": 0, "bound": None},
+            "status_5xx": {"value": 80, "bound": None},
+            "latency_p50_us": {"value": 5853.2, "bound": "at most"},
+            "latency_p99_us": {"value": None, "bound": "not known"},
+        },
+        "limit": {"by": "server"},
+        "errors": {"reset": 19, "closed_early": 1},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("tool", "output", "figures"),
+    [
+        (
+            "wrk",
+            WRK_FAILURES,
+            {
+                "requests": 1130,
+                "requests_per_s": 562.25,
+                "bad_statuses": 92,
+                "failed": 23,
+                "latency_p50_us": 5940,
+                "latency_p99_us": 16100,
+                "latency_max_us": 18410,
+            },
+        ),
+        (
+            "ab",
+            AB_FAILURES,
+            {
+                "requests": 500,
+                "requests_per_s": 547.32,
+                "bad_statuses": 40,
+                "failed": 30,
+                "latency_p50_us": 6000,
+                "latency_p99_us": 14000,
+                "latency_max_us": 15000,
+            },
+        ),
+        (
+            "h2load",
+            H2LOAD_FAILURES,
+            {"requests": 196, "requests_per_s": 263.63, "bad_statuses": 16, "failed": 804, "latency_max_us": 12630},
+        ),
+        ("iperf3", IPERF3, {"throughput_bps": 19925359.6}),
+        ("iperf3", IPERF3_DATAGRAMS, {"throughput_bps": 4993468.7, "sent": 400, "lost": 3, "reordered": 2}),
+    ],
+)
+def test_all_figures_of_a_tool_are_read(tool: str, output: str, figures: dict[str, float]) -> None:
+    found = read_figures(tool, output)
+    assert {name: reported.value for name, reported in found.items()} == pytest.approx(figures)
+    assert all(reported.bound is None for reported in found.values())
+
+
+def test_missing_percentiles_of_a_tool_are_not_known() -> None:
+    assert read_figures("wrk", WRK)["latency_p99_us"] == Reported(None)
+    assert read_figures("ab", AB)["latency_p99_us"] == Reported(None)
+
+
+def test_own_figures_keep_their_bounds() -> None:
+    found = read_figures("leadline", OWN)
+    assert (found["bad_statuses"], found["failed"]) == (Reported(80), Reported(20))
+    assert found["latency_p50_us"] == Reported(5853.2, "at most")
+    assert found["latency_p99_us"] == Reported(None, "not known")
+    assert found["limited_by"] == Reported("server")
+
+
+def test_error_document_of_leadline_is_an_error() -> None:
+    with pytest.raises(LeadlineError, match="leadline: there is no server"):
+        read_figures("leadline", json.dumps({"error": {"code": "failed", "message": "there is no server"}}))
