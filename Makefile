@@ -30,7 +30,7 @@ MYPY = $(PYTHON) -m mypy && find tests -mindepth 2 -name conftest.py -print0 | x
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked agent openvpn demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked agent openvpn demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench truths dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -150,6 +150,11 @@ bench: PROFILE := release
 bench: build $(VENV)/.tools ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
 	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
+
+truths: PROFILE := release
+truths: build ## known truths against Leadline and its peers; writes docs/truths.md
+	@scripts/packages wrk $(PEERS)
+	$(PYTHON) scripts/truths_page.py docs/truths.md
 
 fuzz: ## random bytes for each parser that reads from the network, FUZZ_SECONDS=30 apiece
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz

@@ -25,11 +25,7 @@ _NEAR = 0.02
 def truths_blocks(report: TruthsReport) -> Iterator[RenderableType]:
     """Everything in reading order."""
     for layer in dict.fromkeys(truth.layer for truth in report.truths):
-        tools = [
-            tool
-            for tool in report.versions
-            if any(run.comparisons and run.truth in _ids(report, layer) for run in report.of_tool(tool))
-        ]
+        tools = tools_of_layer(report, layer)
         if tools:
             yield _table(report, layer, tools)
     missing = [text for run in report.runs if (text := missing_text(run)) is not None]
@@ -37,6 +33,13 @@ def truths_blocks(report: TruthsReport) -> Iterator[RenderableType]:
     if missing:
         yield Text("\n".join(missing))
     yield Text.assemble((LEGEND, "dim"), "\n", (score_line(report), "bold"))
+
+
+def tools_of_layer(report: TruthsReport, layer: str) -> list[str]:
+    """The tools with figures of a layer, in the order of the tables."""
+    ids = {truth.id for truth in report.truths if truth.layer == layer}
+    having = {run.tool for run in report.runs if run.truth in ids and run.comparisons}
+    return [tool for tool in report.versions if tool in having]
 
 
 def missing_text(run: ToolRun) -> str | None:
@@ -102,10 +105,6 @@ def off_text(comparison: Comparison) -> str:
     if comparison.mark is not Mark.WRONG or off is None:
         return ""
     return f"{off + 1:,.0f} times" if off >= _TIMES else quantities.rounded_share(off, signed=True)
-
-
-def _ids(report: TruthsReport, layer: str) -> set[str]:
-    return {truth.id for truth in report.truths if truth.layer == layer}
 
 
 def _table(report: TruthsReport, layer: str, tools: Sequence[str]) -> Table:

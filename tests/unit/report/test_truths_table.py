@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from rich.console import Console
 
 from leadline.analysis.tool_output import Reported
 from leadline.analysis.truths import Figure, ToolRun, TruthsReport, TruthText, Value, compare
+from leadline.cli import truths
+from leadline.cli.output import plain
 from leadline.report.truths import truths_blocks
+from leadline.report.truths_page import report_of, truths_markdown
 
 FIGURES = (Figure("requests", "count"), Figure("latency_p99_us", "us", tolerance=0.1), Figure("limited_by", ""))
 TRUTH = TruthText("http-stall", "HTTP", "stalls", "a server", "its log", "4 connections", FIGURES)
@@ -77,3 +81,17 @@ def test_failures_and_what_is_missing_are_named() -> None:
 def test_times_of_the_true_value_are_said_as_such() -> None:
     text = drawn(run("h2load", 4, {"requests": Reported(804)}))
     assert "201 times" in text
+
+
+def test_page_is_drawn_from_the_document() -> None:
+    lost = ToolRun("udp-loss", "iperf3", ("iperf3", "-u"), compare(PATH.figures, {"lost": 20.0}, {"lost": Reported(0)}))
+    report = TruthsReport((TRUTH, PATH), {"leadline": "0.1.0", "wrk": "4.1", "iperf3": None}, (LEADLINE, WRK, lost), {})
+    document = json.loads(json.dumps(truths.document(report), default=plain))
+    text = truths_markdown(report_of(document))
+    assert "| leadline | 0.1.0 | 2 of 3 |" in text
+    assert "| iperf3 | – | 0 of 1 |" in text
+    assert "| `http-stall` | answers | as counted | ✓ 980 | ✗ 2,200 of 1,100 (+100 %) |" in text
+    assert "|  | p99 | 190 ms | ? ≤ 250 ms | ✗ 19.0 ms (-90 %) |" in text
+    assert "|  | limit | server | ✓ server | – |" in text
+    assert "| `udp-loss` | lost | 20 | ✗ 0 (-100 %) |" in text
+    assert "**`udp-loss`: losses.** Made: a wire. Known by: its log. Load: a flow." in text
