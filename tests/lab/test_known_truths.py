@@ -47,7 +47,7 @@ def test_leadline_counts_what_servers_and_wires_count() -> None:
     assert assert_counts_are_right(document) == 7
     true = {figure["figure"]: figure["true"] for run in document["runs"] for figure in run["figures"]}
     assert true == {
-        **{"requests": 980, "bad_statuses": 80, "failed": 20},
+        **{"requests": 971, "bad_statuses": 80, "failed": 19},
         **{"sent": 2010, "lost": 19, "duplicates": 40, "reordered": 0},
     }
 

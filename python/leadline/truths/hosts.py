@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Interface
@@ -16,7 +16,7 @@ from leadline.analysis.truths import Value
 from leadline.errors import LeadlineError
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import HostLayout, Interface, Layout, Link, Port, shaper
-from leadline.truths import wire
+from leadline.truths import link_meter, wire
 from leadline.truths.model import Site
 from leadline.truths.processes import killed_at_end
 
@@ -27,47 +27,39 @@ _MTU = 1500
 _WITHIN_S = 20.0
 
 
-@dataclass
-class LinkSite:
-    """Hosts with a link between them whose figures are known beforehand."""
-
-    true: Mapping[str, Value]
-    client: tuple[str, ...]
-    server: tuple[str, ...]
-    address: str = _ADDRESSES[_SERVER]
-    port: None = None
-
-    def true_figures(self) -> Mapping[str, Value]:
-        """The figures of the link."""
-        return self.true
+Account = Callable[[str], Mapping[str, Value]]
+"""Reads the true figures from the JSON that a meter or a wire prints."""
 
 
 @dataclass
-class WireSite:
-    """Hosts with a wire between them that counts what it does."""
+class HostsSite:
+    """Hosts with something between them that is counted by a process on one of them."""
 
     client: tuple[str, ...]
     server: tuple[str, ...]
-    read: Callable[[wire.Account], Mapping[str, Value]]
+    read: Account
     process: subprocess.Popen[str] = field(repr=False)
     address: str = _ADDRESSES[_SERVER]
     port: None = None
 
     def true_figures(self) -> Mapping[str, Value]:
-        """End the wire, and read its account."""
+        """End the process, and read what it prints."""
         said, _ = self.process.communicate(timeout=_WITHIN_S)
-        try:
-            return self.read(wire.Account(**json.loads(said)))
-        except ValueError:
-            raise LeadlineError("the wire between the hosts ended before the load") from None
+        if not said:
+            raise LeadlineError("what counts between the hosts ended before the load")
+        return self.read(said)
 
 
 @contextmanager
-def link_site(rate_bps: int, true: Mapping[str, Value], _: Any) -> Iterator[Site]:
-    """Two hosts on a link of this rate in each direction, of Ethernet frames."""
+def link_site(
+    rate_bps: int, read: Callable[[Sequence[link_meter.Reading]], Mapping[str, Value]], _: Any
+) -> Iterator[Site]:
+    """Two hosts on a link of this rate in each direction, of Ethernet frames; the server's side of it is metered."""
     ports = [Port(host, _DEVICE, _MTU, shaper(rate_bps, _MTU)) for host in _ADDRESSES]
     with _built(Layout("truths", _hosts(), (Link(*ports),))) as lab:
-        yield LinkSite(true, lab.launch_prefix(_CLIENT), lab.launch_prefix(_SERVER))
+        argv = [*lab.launch_prefix(_SERVER), sys.executable, str(Path(link_meter.__file__)), _DEVICE]
+        with _counting(argv) as process:
+            yield _site(lab, lambda said: read([tuple(row) for row in json.loads(said)]), process)
 
 
 @contextmanager
@@ -84,11 +76,22 @@ def wire_site(
         for name, value in settings.items():
             lab.set_sysctl(_SERVER, name, value)
         argv = [*lab.launch_prefix(_WIRE), sys.executable, str(Path(wire.__file__)), json.dumps(asdict(behaviour))]
-        pipe = subprocess.PIPE
-        with killed_at_end(subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)) as process:
-            if not process.stdout.readline():
-                raise LeadlineError("the wire between the hosts cannot be made")
-            yield WireSite(lab.launch_prefix(_CLIENT), lab.launch_prefix(_SERVER), read, process)
+        with _counting(argv) as process:
+            yield _site(lab, lambda said: read(wire.Account(**json.loads(said))), process)
+
+
+@contextmanager
+def _counting(argv: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has printed that it counts."""
+    pipe = subprocess.PIPE
+    with killed_at_end(subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)) as process:
+        if not process.stdout.readline():
+            raise LeadlineError("what lies between the hosts cannot be made or counted")
+        yield process
+
+
+def _site(lab: Lab, read: Account, process: subprocess.Popen[str]) -> HostsSite:
+    return HostsSite(lab.launch_prefix(_CLIENT), lab.launch_prefix(_SERVER), read, process)
 
 
 def _hosts() -> tuple[HostLayout, ...]:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths.hosts import link_site, wire_site
-from leadline.truths.model import DatagramLoad, RoundTripLoad, StreamLoad, Truth
+from leadline.truths.link_meter import Reading
+from leadline.truths.model import DatagramLoad, NotDecided, RoundTripLoad, StreamLoad, Truth
 from leadline.truths.quantiles import quantiles_us
 from leadline.truths.wire import Account, Behaviour
 
-_FRAME_BYTES, _SEGMENT_BYTES = 1514, 1448
-"""A full Ethernet frame, and its TCP payload: less Ethernet 14, IPv4 20, TCP 20 and its timestamps 12."""
-_LINK_BPS = 100_000_000
+_SEGMENT_BYTES = 1448
+"""TCP payload of a full Ethernet frame of 1,514 bytes."""
+_LINK_BPS, _SLOW_BPS = 100_000_000, 10_000_000
 _PACKET_BYTES = 1000
 _UDP_HEADERS_BYTES = 42
 """Ethernet 14, IPv4 20, UDP 8."""
 _DELAY_S = 0.010
 _MIN_SEGMENTS = 100
+_MIN_STEP_BYTES, _MIN_STEPS = 4000, 20
+"""What arrives between two readings of a link that carries a load, and the least number of them."""
+_FULL = 0.98
+"""Of what a link can carry: one that carries less was not the limit all the time."""
+_TCP_HEADERS_BYTES = 66
+"""Ethernet 14, IPv4 20, TCP 20 and its timestamps 12."""
 
 
 # --- What is true, by a wire's account --------------------------------------------------------------------------------
@@ -47,6 +55,26 @@ def read_goodput(account: Account) -> Mapping[str, Value]:
         "throughput_bps": 8 * sum(size for _, size in left) / (left[-1][0] - left[0][0]),
         "limited_by": "receiver's window",
     }
+
+
+def read_link(payload_bytes: int, header_bytes: int, rate_bps: int, readings: Sequence[Reading]) -> Mapping[str, Value]:
+    """The payload that a link of this rate brought to the server, per second, while it brought some; the headers are
+    those of each packet.
+
+    Raises:
+        NotDecided: the sender left the link idle: it had no CPU.
+    """
+    steps = [(after[0], after[1] - before[1]) for before, after in pairwise(readings)]
+    full = [number for number, (_, size) in enumerate(steps) if size >= _MIN_STEP_BYTES]
+    if len(full) < _MIN_STEPS:
+        raise LeadlineError("the link between the hosts carried no load")
+    first, last = readings[full[0] + 1], readings[full[-1] + 1]
+    seconds, size, packets = (last[field] - first[field] for field in range(3))
+    goodput_bps = 8 * (size - packets * header_bytes) / seconds
+    link_bps = rate_bps * payload_bytes / (payload_bytes + header_bytes)
+    if goodput_bps < _FULL * link_bps:
+        raise NotDecided(f"the link was full for {goodput_bps / link_bps:.0%} of the time: the sender had no CPU")
+    return {"throughput_bps": goodput_bps, "limited_by": "link"}
 
 
 def read_round_trips(account: Account) -> Mapping[str, Value]:
@@ -82,14 +110,10 @@ TRUTHS = (
         "tcp-link",
         "what a link leaves for TCP",
         made="two hosts on a link of 100 Mbit/s (a token bucket, tbf)",
-        known="arithmetic: of each frame of 1,514 bytes, 1,448 are payload",
+        known="the counters of the server's interface; by arithmetic 1,448 of the 1,514 bytes of a frame are payload",
         load=StreamLoad(duration_s=3),
         figures=(_GOODPUT, _LIMIT),
-        site=partial(
-            link_site,
-            _LINK_BPS,
-            {"throughput_bps": _LINK_BPS * _SEGMENT_BYTES / _FRAME_BYTES, "limited_by": "link"},
-        ),
+        site=partial(link_site, _LINK_BPS, partial(read_link, _SEGMENT_BYTES, _TCP_HEADERS_BYTES, _LINK_BPS)),
         needs_lab=True,
     ),
     Truth(
@@ -148,17 +172,10 @@ TRUTHS = (
         "udp-slow-link",
         "what a link carries of datagrams that are three times too many",
         made="two hosts on a link of 10 Mbit/s (a token bucket, tbf)",
-        known="arithmetic: of each frame of 1,042 bytes, 1,000 are payload",
+        known="the counters of the server's interface; by arithmetic 1,000 of the 1,042 bytes of a frame are payload",
         load=DatagramLoad(rate_bps=30_000_000, packet_bytes=_PACKET_BYTES, number=10_000),
         figures=(Figure("throughput_bps", "bit/s", tolerance=0.03), _LIMIT),
-        site=partial(
-            link_site,
-            10_000_000,
-            {
-                "throughput_bps": 10_000_000 * _PACKET_BYTES / (_PACKET_BYTES + _UDP_HEADERS_BYTES),
-                "limited_by": "link",
-            },
-        ),
+        site=partial(link_site, _SLOW_BPS, partial(read_link, _PACKET_BYTES, _UDP_HEADERS_BYTES, _SLOW_BPS)),
         needs_lab=True,
     ),
     Truth(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from leadline.analysis.tool_output import read_figures
+from leadline.analysis.tool_output import Reported, read_figures
 from leadline.analysis.truths import Figure, ToolRun, TruthsReport, compare
 from leadline.errors import LeadlineError
 from leadline.truths import http_truths, network_truths
@@ -43,10 +43,10 @@ def run_once(truth: Truth, tool: Tool) -> ToolRun:
     try:
         with truth.site(truth.load) as site, _server(tool, site) as port:
             command = tool.command(truth.load, site.address, port)
-            output = _output(tool, [*site.client, *command.argv], truth.load)
+            reported = _reported(tool, [*site.client, *command.argv], truth.load)
             true = site.true_figures()
             figures = [allow_for_the_end(figure, truth.load, command) for figure in truth.figures]
-            return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, read_figures(tool.name, output)))
+            return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, reported))
     except NotDecided as reason:
         return ToolRun(truth.id, tool.name, command.argv, (), undecided=str(reason))
     except LeadlineError as failure:
@@ -80,8 +80,9 @@ def _await_line(process: subprocess.Popen[str], tool: Tool) -> None:
     raise LeadlineError(f"the server of {tool.name} ended: {''.join(lines)[-_LAST_WORDS:].strip()}")
 
 
-def _output(tool: Tool, argv: Sequence[str], load: Load) -> str:
-    """What a tool prints on stdout. Its exit code says nothing: tools have their own, and Leadline's is a verdict."""
+def _reported(tool: Tool, argv: Sequence[str], load: Load) -> Mapping[str, Reported]:
+    """The figures that a tool prints on stdout. Exit codes say nothing: tools have their own, and Leadline's is a
+    verdict."""
     within_s = load.duration_s + _BEYOND_S
     try:
         done = subprocess.run(
@@ -92,8 +93,17 @@ def _output(tool: Tool, argv: Sequence[str], load: Load) -> str:
     except OSError as error:
         raise LeadlineError(f"{tool.name} cannot be run: {error.strerror}") from None
     if not done.stdout.strip():
-        raise LeadlineError(f"{tool.name} printed nothing; its error: {done.stderr[-_LAST_WORDS:].strip() or 'none'}")
-    return done.stdout
+        raise LeadlineError(f"{tool.name} printed nothing{_on_stderr(done.stderr)}")
+    try:
+        return read_figures(tool.name, done.stdout)
+    except LeadlineError as failure:
+        raise LeadlineError(f"{failure}{_on_stderr(done.stderr)}") from None
+
+
+def _on_stderr(said: str) -> str:
+    """The last line of what a tool printed on stderr."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"; on stderr: {lines[-1][-_LAST_WORDS:]}" if lines else ""
 
 
 def allow_for_the_end(figure: Figure, load: Load, command: Command) -> Figure:

@@ -7,10 +7,10 @@ import struct
 import pytest
 
 from leadline.errors import LeadlineError
-from leadline.truths import http_server, wire
+from leadline.truths import http_server, link_meter, wire
 from leadline.truths.http_truths import read_counts, read_latencies, read_stalls
-from leadline.truths.model import HttpLoad
-from leadline.truths.network_truths import read_datagrams, read_goodput, read_round_trips
+from leadline.truths.model import HttpLoad, NotDecided
+from leadline.truths.network_truths import read_datagrams, read_goodput, read_link, read_round_trips
 
 STALLS = http_server.Behaviour(service_s=0.01, stall_every_s=2.0, stall_s=0.2)
 LOAD = HttpLoad(connections=4, duration_s=4, rate_per_s=1000)
@@ -140,3 +140,30 @@ def test_load_that_the_wire_did_not_see_is_an_error() -> None:
         read_goodput(wire.Account())
     with pytest.raises(LeadlineError, match="saw no load"):
         read_goodput(wire.Account(streams={40000: [(1.0, 2, 40)]}))
+
+
+# --- A link -----------------------------------------------------------------------------------------------------------
+
+
+def metered(per_step_bytes: int) -> list[link_meter.Reading]:
+    """Readings of 10 ms: a control connection, a second of nothing, then a load of a second, and a last word."""
+    begin = [(0.0, 0, 0), (0.01, 200, 3)]
+    load = [(1.0 + number / 100, 200 + number * per_step_bytes, 3 + number * 8) for number in range(1, 102)]
+    return [*begin, *load, (5.0, load[-1][1] + 100, load[-1][2] + 1)]
+
+
+def test_goodput_of_a_link_is_that_of_its_load() -> None:
+    # Of 1,000 bytes in each packet 66 are headers.
+    found = read_link(934, 66, 6_400_000, metered(8000))
+    assert found["throughput_bps"] == pytest.approx(8 * 8 * 934 * 100)
+    assert found["limited_by"] == "link"
+
+
+def test_link_that_the_sender_left_idle_is_not_decided() -> None:
+    with pytest.raises(NotDecided, match="the link was full for 64% of the time"):
+        read_link(934, 66, 10_000_000, metered(8000))
+
+
+def test_link_without_a_load_is_an_error() -> None:
+    with pytest.raises(LeadlineError, match="carried no load"):
+        read_link(934, 66, 6_400_000, metered(8000)[:5])
