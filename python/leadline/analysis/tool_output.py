@@ -1,11 +1,14 @@
-"""Reads what load tools print: the JSON of iperf3 and of Leadline; the text of wrk, ab, h2load and netperf. Pure.
+"""Reads what load tools print: the JSON of iperf3, k6 and Leadline, the text of wrk, ab and h2load, the CSV of JMeter.
 
 `read_figure` reads the one figure that two tools are compared by, `read_figures` all that a known truth is compared by.
+Pure.
 """
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -178,6 +181,52 @@ def _all_of_iperf3(output: str) -> Mapping[str, Reported]:
     }
 
 
+def _all_of_k6(output: str) -> Mapping[str, Reported]:
+    """The document of `handleSummary`; `bad_statuses` and `failed` are counters of the script, absent while 0."""
+    metrics = _document("k6", output).get("metrics", {})
+    if "http_reqs" not in metrics:
+        raise _no_figure("k6", output)
+
+    def count(name: str) -> float:
+        return float(metrics[name]["values"]["count"]) if name in metrics else 0.0
+
+    times_ms = metrics["http_req_duration"]["values"]
+    return {
+        "requests": Reported(count("http_reqs") - count("failed")),
+        "requests_per_s": Reported(metrics["http_reqs"]["values"]["rate"]),
+        "bad_statuses": Reported(count("bad_statuses")),
+        "failed": Reported(count("failed")),
+        "latency_p50_us": Reported(times_ms["med"] * 1e3),
+        "latency_p99_us": Reported(times_ms["p(99)"] * 1e3),
+        "latency_max_us": Reported(times_ms["max"] * 1e3),
+    }
+
+
+def _all_of_jmeter(output: str) -> Mapping[str, Reported]:
+    """A results file (JTL) as CSV, one row for each request; times are whole milliseconds."""
+    rows = [row for row in csv.DictReader(output.splitlines()) if (row.get("elapsed") or "").isdigit()]
+    if not rows:
+        raise _no_figure("jmeter", output)
+    codes = [row["responseCode"] for row in rows]
+    answered = [row for row, code in zip(rows, codes, strict=True) if code.isdigit()]
+    times_ms = sorted(int(row["elapsed"]) for row in answered)
+    begins_ms = [int(row["timeStamp"]) for row in rows]
+    end_ms = max(begin + int(row["elapsed"]) for begin, row in zip(begins_ms, rows, strict=True))
+
+    def at(share: float) -> Reported:
+        return Reported(times_ms[max(0, math.ceil(share * len(times_ms)) - 1)] * 1e3 if times_ms else None)
+
+    return {
+        "requests": Reported(float(len(answered))),
+        "requests_per_s": Reported(len(rows) / (end_ms - min(begins_ms)) * 1e3),
+        "bad_statuses": Reported(float(sum(code.isdigit() and int(code) >= _BAD_STATUS for code in codes))),
+        "failed": Reported(float(len(rows) - len(answered))),
+        "latency_p50_us": at(0.5),
+        "latency_p99_us": at(0.99),
+        "latency_max_us": at(1.0),
+    }
+
+
 def _all_of_leadline(output: str) -> Mapping[str, Reported]:
     document = _document("leadline", output)
     if "error" in document and "metrics" not in document:
@@ -208,6 +257,7 @@ def _no_figure(tool: str, output: str) -> LeadlineError:
     return LeadlineError(f"{tool} printed no figure; its last line: {lines[-1] if lines else 'none'}")
 
 
+_BAD_STATUS = 400
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _READERS: Mapping[str, Callable[[str], ToolFigure]] = {"wrk": _wrk, "ab": _ab, "h2load": _h2load, "iperf3": _iperf3}
 _ALL_READERS: Mapping[str, Callable[[str], Mapping[str, Reported]]] = {
@@ -216,10 +266,14 @@ _ALL_READERS: Mapping[str, Callable[[str], Mapping[str, Reported]]] = {
     "ab": _all_of_ab,
     "h2load": _all_of_h2load,
     "iperf3": _all_of_iperf3,
+    "k6": _all_of_k6,
+    "jmeter": _all_of_jmeter,
 }
 _VERSIONS = {
     "wrk": r"^wrk (?:debian/)?(\S+)",
     "ab": r"ApacheBench, Version (\S+)",
     "h2load": r"nghttp2/(\S+)",
     "iperf3": r"^iperf (\S+)",
+    "k6": r"^k6 v?(\S+)",
+    "jmeter": r"\\ (\d+\.\d[\d.]*)\s",
 }

@@ -47,8 +47,8 @@ def command(
     Exit code: 0 each figure of TOOL is right, or of Leadline if no TOOL is named; 1 one is not; 2 invalid input, or a
     tool that is not installed.
     """
-    from leadline.truths.suite import TRUTHS
-    from leadline.truths.tools import OWN, TOOLS
+    from leadline.truths.suite import TOOLS, TRUTHS
+    from leadline.truths.tools import OWN
 
     truths = [_chosen("--only", name, TRUTHS) for name in dict.fromkeys(only or TRUTHS)]
     tools = _tools(tool, TOOLS)

@@ -18,6 +18,8 @@ SIGNS = {Mark.RIGHT: "✓", Mark.WRONG: "✗", Mark.DOUBTED: "?", Mark.SILENT: "
 _TONES = {Mark.RIGHT: "green", Mark.WRONG: "red", Mark.DOUBTED: "yellow", Mark.SILENT: "dim"}
 LEGEND = "✓ right, ✗ wrong, ? off, and the tool says that it is no more than a bound or not known, – not reported"
 _BOUNDS = {AT_MOST: "≤ ", AT_LEAST: "≥ "}
+MAX_TOOLS = 4
+"""The tools of one table; further ones have another table below it."""
 _NEAR = 0.02
 """Values of several runs that differ by less than this share are shown as one."""
 
@@ -26,8 +28,8 @@ def truths_blocks(report: TruthsReport) -> Iterator[RenderableType]:
     """Everything in reading order."""
     for layer in dict.fromkeys(truth.layer for truth in report.truths):
         tools = tools_of_layer(report, layer)
-        if tools:
-            yield _table(report, layer, tools)
+        for first in range(0, len(tools), MAX_TOOLS):
+            yield _table(report, layer, tools[first : first + MAX_TOOLS])
     missing = [text for run in report.runs if (text := missing_text(run)) is not None]
     missing += [f"{name}: {why}" for name, why in report.skipped.items()]
     if missing:
@@ -108,7 +110,7 @@ def off_text(comparison: Comparison) -> str:
 
 
 def _table(report: TruthsReport, layer: str, tools: Sequence[str]) -> Table:
-    drawn = titled_table(layer, "what each tool reports beside what is true")
+    drawn = titled_table(layer, "reported and true")
     drawn.add_column(Text(""), no_wrap=True)
     drawn.add_column(Text("true"))
     for tool in tools:

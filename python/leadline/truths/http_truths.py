@@ -172,7 +172,7 @@ TRUTHS = (
         made="a server that takes 5 ms, answers every 10th request by 500, and resets the connection of every 50th in "
         "the middle of the body",
         known="the server counts its answers, its 500s and its resets",
-        load=HttpLoad(connections=4, duration_s=2, number=990),
+        load=HttpLoad(connections=4, duration_s=2, number=988),
         figures=(_REQUESTS, _STATUSES, _FAILED),
         site=partial(http_site, Behaviour(service_s=0.005, bad_every=10, cut_every=50), read_counts),
     ),
@@ -181,7 +181,7 @@ TRUTHS = (
         "a body that ends before its length is a failure",
         made="a server that takes 5 ms, and closes the connection after 60 of 100 bytes of every 20th body",
         known="the server counts its answers and the bodies that it ended",
-        load=HttpLoad(connections=4, duration_s=2, number=990),
+        load=HttpLoad(connections=4, duration_s=2, number=988),
         figures=(_REQUESTS, _FAILED),
         site=partial(http_site, Behaviour(service_s=0.005, short_every=20), read_counts),
     ),

@@ -6,16 +6,21 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from leadline.analysis.tool_output import Reported, read_figures
 from leadline.analysis.truths import Figure, ToolRun, TruthsReport, compare
 from leadline.errors import LeadlineError
 from leadline.truths import http_truths, network_truths
 from leadline.truths.model import HttpLoad, Load, NotDecided, Site, Truth
-from leadline.truths.tools import Command, Tool
+from leadline.truths.plan_tools import PLAN_TOOLS
+from leadline.truths.tools import COMMAND_TOOLS, Command, Tool
 
 TRUTHS = {truth.id: truth for truth in (*http_truths.TRUTHS, *network_truths.TRUTHS)}
 """All truths, in the order in which they run."""
+TOOLS = {tool.name: tool for tool in (*COMMAND_TOOLS, *PLAN_TOOLS)}
+"""All tools, in the order of the tables."""
 _BEYOND_S = 40.0
 """Time that a tool may take longer than its load: to connect, to calibrate itself, and for the last answers."""
 _TOOL_PORT = 5301
@@ -43,7 +48,7 @@ def run_once(truth: Truth, tool: Tool) -> ToolRun:
     try:
         with truth.site(truth.load) as site, _server(tool, site) as port:
             command = tool.command(truth.load, site.address, port)
-            reported = _reported(tool, [*site.client, *command.argv], truth.load)
+            reported = _reported(tool, command, site.client, truth.load)
             true = site.true_figures()
             figures = [allow_for_the_end(figure, truth.load, command) for figure in truth.figures]
             return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, reported))
@@ -80,24 +85,29 @@ def _await_line(process: subprocess.Popen[str], tool: Tool) -> None:
     raise LeadlineError(f"the server of {tool.name} ended: {''.join(lines)[-_LAST_WORDS:].strip()}")
 
 
-def _reported(tool: Tool, argv: Sequence[str], load: Load) -> Mapping[str, Reported]:
-    """The figures that a tool prints on stdout. Exit codes say nothing: tools have their own, and Leadline's is a
-    verdict."""
-    within_s = load.duration_s + _BEYOND_S
+def _reported(tool: Tool, command: Command, prefix: Sequence[str], load: Load) -> Mapping[str, Reported]:
+    """The figures of a tool. Exit codes say nothing: tools have their own, and Leadline's is a verdict."""
+    with TemporaryDirectory(prefix="leadline-truths-") as folder:
+        for name, text in command.files.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        done = _run_tool(tool, [*prefix, *command.argv], folder if command.files else None, load.duration_s + _BEYOND_S)
+        result = Path(folder) / command.result if command.result is not None else None
+        output = done.stdout if result is None else result.read_text(encoding="utf-8") if result.exists() else ""
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within_s, check=False
+        return read_figures(tool.name, output)
+    except LeadlineError as failure:
+        raise LeadlineError(f"{failure}{_on_stderr(done.stderr)}") from None
+
+
+def _run_tool(tool: Tool, argv: Sequence[str], folder: str | None, within_s: float) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            argv, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within_s, check=False
         )
     except subprocess.TimeoutExpired:
         raise LeadlineError(f"{tool.name} did not end within {within_s:g} s") from None
     except OSError as error:
         raise LeadlineError(f"{tool.name} cannot be run: {error.strerror}") from None
-    if not done.stdout.strip():
-        raise LeadlineError(f"{tool.name} printed nothing{_on_stderr(done.stderr)}")
-    try:
-        return read_figures(tool.name, done.stdout)
-    except LeadlineError as failure:
-        raise LeadlineError(f"{failure}{_on_stderr(done.stderr)}") from None
 
 
 def _on_stderr(said: str) -> str:

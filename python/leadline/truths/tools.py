@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leadline import __version__
@@ -30,6 +30,10 @@ class Command:
     argv: tuple[str, ...]
     ends_by_number: bool = False
     """Whether nothing is under way at the load's end."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The files that it reads, with their content, in the folder where it runs."""
+    result: str | None = None
+    """The file there with its figures; None if it prints them on stdout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +147,26 @@ def _url(address: str, port: int) -> str:
     return f"http://{address}:{port}/"
 
 
-TOOLS = {
-    tool.name: tool
-    for tool in (
-        Tool(
-            OWN,
-            {
-                HttpLoad: _own_http,
-                StreamLoad: _own_stream,
-                DatagramLoad: _own_datagrams,
-                RoundTripLoad: _own_round_trips,
-            },
-            (),
-            ToolServer(_own_server, "listening"),
-        ),
-        Tool("wrk", {HttpLoad: _wrk}, ("wrk", "-v")),
-        Tool("ab", {HttpLoad: _ab}, ("ab", "-V")),
-        Tool("h2load", {HttpLoad: _h2load}, ("h2load", "--version")),
-        Tool(
-            "iperf3",
-            {StreamLoad: _iperf3_stream, DatagramLoad: _iperf3_datagrams},
-            ("iperf3", "--version"),
-            ToolServer(_iperf3_server, "Server listening"),
-        ),
-    )
-}
-"""The tools, in the order of the tables."""
+COMMAND_TOOLS = (
+    Tool(
+        OWN,
+        {
+            HttpLoad: _own_http,
+            StreamLoad: _own_stream,
+            DatagramLoad: _own_datagrams,
+            RoundTripLoad: _own_round_trips,
+        },
+        (),
+        ToolServer(_own_server, "listening"),
+    ),
+    Tool("wrk", {HttpLoad: _wrk}, ("wrk", "-v")),
+    Tool("ab", {HttpLoad: _ab}, ("ab", "-V")),
+    Tool("h2load", {HttpLoad: _h2load}, ("h2load", "--version")),
+    Tool(
+        "iperf3",
+        {StreamLoad: _iperf3_stream, DatagramLoad: _iperf3_datagrams},
+        ("iperf3", "--version"),
+        ToolServer(_iperf3_server, "Server listening"),
+    ),
+)
+"""The tools that are told everything on their command line."""

@@ -88,6 +88,8 @@ def test_output_without_a_figure_is_an_error(tool: str, output: str, words: str)
         ("wrk", "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n", "4.1.0-3+b2"),
         ("ab", AB, "2.3"),
         ("h2load", "h2load nghttp2/1.52.0\n", "1.52.0"),
+        ("k6", "k6 v1.8.1 (go1.26.8, linux/amd64)\n", "1.8.1"),
+        ("jmeter", "/_/   \\_\\_| |_| \\_\\_____| |_| |_____|_| \\_\\ 5.6.3\n\nCopyright\n", "5.6.3"),
         ("iperf3", "iperf 3.12 (cJSON 1.7.15)\n", "3.12"),
         ("iperf3", "not known\n", None),
     ],
@@ -143,6 +145,22 @@ IPERF3_DATAGRAMS = """\
   "sum_received": {"seconds": 0.639235, "bits_per_second": 4993468.7, "packets": 399, "sender": false}}
 }
 """
+K6_FAILURES = """\
+{"metrics": {
+  "http_req_failed": {"contains": "default", "values": {"rate": 0.1, "passes": 99, "fails": 891}, "type": "rate"},
+  "http_reqs": {"type": "counter", "contains": "default", "values": {"count": 990, "rate": 598.0221045907775}},
+  "bad_statuses": {"values": {"count": 80, "rate": 48.325018552790105}, "type": "counter", "contains": "default"},
+  "failed": {"contains": "default", "values": {"count": 19, "rate": 11.47719190628765}, "type": "counter"},
+  "http_req_duration": {"type": "trend", "contains": "time",
+    "values": {"med": 6.297435, "p(99)": 9.788804, "max": 15.470144}}}}
+"""
+JMETER_FAILURES = """\
+timeStamp,elapsed,label,responseCode,responseMessage,threadName,dataType,success,failureMessage,bytes,sentBytes
+1795913922224,73,get,200,OK,users 1-3,,true,,164,118
+1795913922297,6,get,200,OK,users 1-1,,true,,164,118
+1795913922303,8,get,500,Internal Server Error,users 1-1,text,false,,179,118
+1795913922482,14,get,Non HTTP response code: java.net.SocketException,Connection reset,users 1-4,text,false,,1794,0
+"""
 OWN = json.dumps(
     {
         "metrics": {
@@ -191,6 +209,32 @@ OWN = json.dumps(
             "h2load",
             H2LOAD_FAILURES,
             {"requests": 196, "requests_per_s": 263.63, "bad_statuses": 16, "failed": 804, "latency_max_us": 12630},
+        ),
+        (
+            "k6",
+            K6_FAILURES,
+            {
+                "requests": 971,
+                "requests_per_s": 598.0221,
+                "bad_statuses": 80,
+                "failed": 19,
+                "latency_p50_us": 6297.435,
+                "latency_p99_us": 9788.804,
+                "latency_max_us": 15470.144,
+            },
+        ),
+        (
+            "jmeter",
+            JMETER_FAILURES,
+            {
+                "requests": 3,
+                "requests_per_s": 4 / 0.272,
+                "bad_statuses": 1,
+                "failed": 1,
+                "latency_p50_us": 8000,
+                "latency_p99_us": 73000,
+                "latency_max_us": 73000,
+            },
         ),
         ("iperf3", IPERF3, {"throughput_bps": 19925359.6}),
         ("iperf3", IPERF3_DATAGRAMS, {"throughput_bps": 4993468.7, "sent": 400, "lost": 3, "reordered": 2}),

@@ -65,6 +65,13 @@ def test_tables_of_layers_have_their_own_tools() -> None:
     assert "-100 %" in path
 
 
+def test_many_tools_have_tables_of_four() -> None:
+    runs = [run(f"tool{number}", 4, {"requests": Reported(4)}) for number in range(6)]
+    text = drawn(*runs)
+    heads = [line.split() for line in text.splitlines() if line.lstrip().startswith("true")]
+    assert heads == [["true", "tool0", "tool1", "tool2", "tool3"], ["true", "tool4", "tool5"]]
+
+
 def test_failures_and_what_is_missing_are_named() -> None:
     text = drawn(
         LEADLINE,

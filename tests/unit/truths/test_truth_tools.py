@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from unittest import mock
+from xml.etree import ElementTree
 
 import pytest
 
@@ -12,24 +14,24 @@ from in_process import leadline
 from leadline.analysis.tool_output import read_figures
 from leadline.analysis.truths import Figure
 from leadline.truths.model import DatagramLoad, HttpLoad, Load, RoundTripLoad, StreamLoad
-from leadline.truths.suite import TRUTHS, allow_for_the_end
-from leadline.truths.tools import TOOLS, Command
+from leadline.truths.suite import TOOLS, TRUTHS, allow_for_the_end
+from leadline.truths.tools import Command
 
 RATE = HttpLoad(connections=10, duration_s=2.5, rate_per_s=50)
-NUMBER = HttpLoad(connections=4, duration_s=2, number=1000)
+NUMBER = HttpLoad(connections=4, duration_s=2, number=988)
 
 
 @pytest.mark.parametrize(
     ("tool", "load", "words"),
     [
         ("leadline", RATE, "http http://h:80/ -c 10 -d 2.5s --rate 50 --json"),
-        ("leadline", NUMBER, "http http://h:80/ -c 4 -n 1000 -d 60s --json"),
+        ("leadline", NUMBER, "http http://h:80/ -c 4 -n 988 -d 60s --json"),
         ("leadline", DatagramLoad(8_000_000, 1000, 200), "udp h -p 80 -n 200 -d 60s --rate 8000000 -l 1000 --json"),
         ("leadline", StreamLoad(3), "tcp h -p 80 -d 3s --json"),
         ("leadline", RoundTripLoad(3), "rr h -p 80 -d 3s --json"),
         ("wrk", RATE, "wrk -t1 -c10 -d3s --latency http://h:80/"),
         ("ab", RATE, "ab -q -k -r -c 10 -t 3 -n 100000000 http://h:80/"),
-        ("ab", NUMBER, "ab -q -k -r -c 4 -n 1000 http://h:80/"),
+        ("ab", NUMBER, "ab -q -k -r -c 4 -n 988 http://h:80/"),
         ("h2load", RATE, "h2load --h1 -t1 -c 10 -D 3 --rps=5 http://h:80/"),
         ("iperf3", StreamLoad(3), "iperf3 -J -c h -p 80 -t 3"),
         ("iperf3", DatagramLoad(8_000_000, 1000, 200), "iperf3 -J -c h -p 80 -u -b 8000000 -l 1000 -k 200"),
@@ -37,6 +39,48 @@ NUMBER = HttpLoad(connections=4, duration_s=2, number=1000)
 )
 def test_command_of_a_tool(tool: str, load: Load, words: str) -> None:
     assert " ".join(TOOLS[tool].command(load, "h", 80).argv).endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("load", "scenario"),
+    [
+        (NUMBER, {"executor": "shared-iterations", "vus": 4, "iterations": 988, "maxDuration": "60s"}),
+        (HttpLoad(4, 2), {"executor": "constant-vus", "vus": 4, "duration": "2000ms"}),
+        (
+            RATE,
+            {
+                "executor": "constant-arrival-rate",
+                "rate": 50,
+                "duration": "2500ms",
+                "preAllocatedVUs": 10,
+                "maxVUs": 10,
+            },
+        ),
+    ],
+)
+def test_script_of_k6_has_the_load(load: HttpLoad, scenario: dict[str, object]) -> None:
+    command = TOOLS["k6"].command(load, "h", 80)
+    (script,) = command.files.values()
+    found = re.search(r"load: (\{.*?\}) \}", script)
+    assert found is not None
+    assert json.loads(found[1]) == scenario
+    assert 'http.get("http://h:80/")' in script
+    assert command.result == "summary.json"
+
+
+@pytest.mark.parametrize(
+    ("load", "by_time", "loops", "per_minute"),
+    [(NUMBER, "false", "247", None), (HttpLoad(4, 2), "true", "-1", None), (RATE, "true", "-1", "3000.000000")],
+)
+def test_plan_of_jmeter_has_the_load(load: HttpLoad, by_time: str, loops: str, per_minute: str | None) -> None:
+    command = TOOLS["jmeter"].command(load, "h", 80)
+    (plan,) = command.files.values()
+    root = ElementTree.fromstring(plan)
+    properties = {node.get("name"): node.text for node in root.iter() if node.get("name")}
+    assert properties["ThreadGroup.num_threads"] == str(load.connections)
+    assert (properties["ThreadGroup.scheduler"], properties["LoopController.loops"]) == (by_time, loops)
+    assert (properties["HTTPSampler.domain"], properties["HTTPSampler.port"]) == ("h", "80")
+    assert root.findtext(".//ConstantThroughputTimer/doubleProp/value") == per_minute
 
 
 @pytest.mark.parametrize("tool", TOOLS)
