@@ -35,7 +35,7 @@ class Figure:
     tolerance: float = 0.0
     """A reported value is right within this share of the true one."""
     slack: float = 0.0
-    """A reported value is right within this much of the true one, in its unit, too."""
+    """What is allowed beside the tolerance, in the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ class TruthsReport:
     runs: tuple[ToolRun, ...]
     skipped: Mapping[str, str]
     """Truths that this machine cannot make, and why."""
+    is_interrupted: bool = False
+    """Whether it ended before all runs had."""
 
     def run(self, truth: str, tool: str) -> ToolRun | None:
         """What a tool reported of a truth; None if it was not run against it."""
@@ -157,7 +159,7 @@ def _mark(figure: Figure, true: Value, reported: Reported) -> Mark:
     if isinstance(true, str) or isinstance(reported.value, str):
         is_unsaid = reported.value == NOT_KNOWN
         return Mark.RIGHT if reported.value == true else Mark.DOUBTED if is_unsaid else Mark.WRONG
-    allowed = max(figure.slack, figure.tolerance * abs(true))
+    allowed = figure.slack + figure.tolerance * abs(true)
     if abs(reported.value - true) <= allowed:
         return Mark.RIGHT
     holds = {AT_MOST: reported.value >= true, AT_LEAST: reported.value <= true, NOT_KNOWN: True}

@@ -41,6 +41,7 @@ class HostsSite:
     process: subprocess.Popen[str] = field(repr=False)
     address: str = _ADDRESSES[_SERVER]
     port: None = None
+    uncertain: Mapping[str, float] = field(default_factory=dict)
 
     def true_figures(self) -> Mapping[str, Value]:
         """End the process, and read what it prints."""

@@ -44,8 +44,8 @@ class Behaviour:
     """The same, with an orderly end of the connection."""
     capacity_per_s: float = 0.0
     """Answers per second at most, in order of arrival; 0: no limit."""
-    slow_first_s: float = 0.0
-    """Service time of the requests that arrive in the first second of their connection; 0: like all others."""
+    head_first: bool = False
+    """Whether the head of an answer leaves as soon as its request has come, and the body when it is due."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,9 @@ class Account:
     answered_s: list[float] = field(default_factory=list)
     """Of each complete answer, in the order of the answers."""
     took_s: list[float] = field(default_factory=list)
-    """Of each complete answer: time since its request arrived."""
+    """Of each complete answer: time since its request was read."""
+    late_s: list[float] = field(default_factory=list)
+    """Of each complete answer: time since it was due. As late as that a request may have been read, too."""
     bad: int = 0
     cut: int = 0
     short: int = 0
@@ -72,11 +74,10 @@ class Server:
         self.account = Account()
         self.next_free_s = -math.inf
 
-    def finish_s(self, arrived_s: float, connected_s: float) -> float:
+    def finish_s(self, arrived_s: float) -> float:
         """When a request is answered."""
         asked = self.behaviour
-        is_slow = asked.slow_first_s and arrived_s - connected_s < 1.0
-        end_s = arrived_s + (asked.slow_first_s if is_slow else asked.service_s)
+        end_s = arrived_s + asked.service_s
         if asked.stall_every_s:
             origin_s = self.account.arrived_s[0]
             end_s = origin_s + stalled_finish_s(asked, arrived_s - origin_s)
@@ -105,8 +106,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._received = b""
-        self._waiting: deque[tuple[int, float]] = deque()
-        self._connected_s = time.monotonic()
+        self._waiting: deque[tuple[int, float, float]] = deque()
+        """Requests by their number, with the times of their arrival and of their answer."""
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -125,8 +126,10 @@ class Connection(asyncio.Protocol):
             _, _, self._received = self._received.partition(_END)
             account = self._server.account
             account.arrived_s.append(now_s := time.monotonic())
-            self._waiting.append((len(account.arrived_s), now_s))
-            end_s = self._server.finish_s(now_s, self._connected_s)
+            end_s = self._server.finish_s(now_s)
+            self._waiting.append((len(account.arrived_s), now_s, end_s))
+            if self._server.behaviour.head_first:
+                self._transport.write(_GOOD[: -len(_BODY)])
             if end_s - now_s < _MIN_TIMER_S:
                 self._answer()
             else:
@@ -135,7 +138,7 @@ class Connection(asyncio.Protocol):
     def _answer(self) -> None:
         if not self._waiting:
             return
-        number, arrived_s = self._waiting.popleft()
+        number, arrived_s, due_s = self._waiting.popleft()
         asked, account = self._server.behaviour, self._server.account
         if _is_due(number, asked.cut_every) or _is_due(number, asked.short_every):
             self._break_off(is_reset=_is_due(number, asked.cut_every))
@@ -144,7 +147,8 @@ class Connection(asyncio.Protocol):
         account.bad += is_bad
         account.answered_s.append(now_s := time.monotonic())
         account.took_s.append(now_s - arrived_s)
-        self._transport.write(_BAD if is_bad else _GOOD)
+        account.late_s.append(max(0.0, now_s - due_s))
+        self._transport.write(_BODY if asked.head_first else _BAD if is_bad else _GOOD)
 
     def _break_off(self, *, is_reset: bool) -> None:
         account = self._server.account

@@ -47,6 +47,7 @@ class HttpSite:
     address: str = LOOPBACK
     client: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
+    uncertain: Mapping[str, float] = field(default_factory=dict)
 
     def true_figures(self) -> Mapping[str, Value]:
         """End the server, and read its account."""
@@ -54,6 +55,7 @@ class HttpSite:
         account = Account(**json.loads(said))
         if not account.answered_s:
             raise LeadlineError("the server answered nothing")
+        self.uncertain = quantiles_us(account.late_s)
         return self.read(account, self.load)
 
 
@@ -116,6 +118,11 @@ def read_latencies(account: Account, _: HttpLoad) -> Mapping[str, Value]:
     return {**read_rate(account), **quantiles_us(account.took_s)}
 
 
+def read_served(account: Account, load: HttpLoad) -> Mapping[str, Value]:
+    """The same of a server that is the limit."""
+    return {**read_latencies(account, load), "limited_by": "server"}
+
+
 def read_rate(account: Account) -> Mapping[str, Value]:
     """The answers per second, from the first request to the last answer."""
     return {"requests_per_s": len(account.answered_s) / (account.answered_s[-1] - account.arrived_s[0])}
@@ -163,8 +170,8 @@ TRUTHS = (
         made="a server that takes 20 ms",
         known="the server's log of arrivals and answers",
         load=HttpLoad(connections=8, duration_s=2),
-        figures=(_RATE, _P50, _P99),
-        site=partial(http_site, Behaviour(service_s=0.020), read_latencies),
+        figures=(_RATE, _P50, _P99, _LIMIT),
+        site=partial(http_site, Behaviour(service_s=0.020), read_served),
     ),
     Truth(
         "http-errors",
@@ -184,6 +191,15 @@ TRUTHS = (
         load=HttpLoad(connections=4, duration_s=2, number=988),
         figures=(_REQUESTS, _FAILED),
         site=partial(http_site, Behaviour(service_s=0.005, short_every=20), read_counts),
+    ),
+    Truth(
+        "http-late-body",
+        "a server that sends the head at once, and the body late, is the limit",
+        made="a server that sends the head of an answer at once, and the body after 20 ms",
+        known="the server's log of arrivals and answers",
+        load=HttpLoad(connections=8, duration_s=2),
+        figures=(_RATE, _P50, _LIMIT),
+        site=partial(http_site, Behaviour(service_s=0.020, head_first=True), read_served),
     ),
     Truth(
         "http-capacity",

@@ -66,6 +66,18 @@ class DatagramLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class FloodLoad:
+    """One UDP flow from the client to the server, as fast as the tool sends."""
+
+    packet_bytes: int
+    """Payload of each datagram."""
+    duration_s: float
+
+    def __str__(self) -> str:
+        return f"datagrams of {self.packet_bytes:,} bytes without a rate, {self.duration_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
 class RoundTripLoad:
     """Small requests and answers over one TCP connection, one after the other."""
 
@@ -75,7 +87,7 @@ class RoundTripLoad:
         return f"one TCP connection, request and answer in turn, {self.duration_s:g} s"
 
 
-Load = HttpLoad | StreamLoad | DatagramLoad | RoundTripLoad
+Load = HttpLoad | StreamLoad | DatagramLoad | FloodLoad | RoundTripLoad
 
 
 class Site(Protocol):
@@ -96,6 +108,11 @@ class Site(Protocol):
     @property
     def server(self) -> tuple[str, ...]:
         """The words before a command that run it where the server is."""
+
+    @property
+    def uncertain(self) -> Mapping[str, float]:
+        """By how much true figures are uncertain once they are read, in their units; those of a name that is missing
+        are not."""
 
     def true_figures(self) -> Mapping[str, Value]:
         """The true figures of the load that has ended."""

@@ -10,7 +10,7 @@ from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths.hosts import link_site, wire_site
 from leadline.truths.link_meter import Reading
-from leadline.truths.model import DatagramLoad, NotDecided, RoundTripLoad, StreamLoad, Truth
+from leadline.truths.model import DatagramLoad, FloodLoad, NotDecided, RoundTripLoad, StreamLoad, Truth
 from leadline.truths.quantiles import quantiles_us
 from leadline.truths.wire import Account, Behaviour
 
@@ -174,6 +174,16 @@ TRUTHS = (
         made="two hosts on a link of 10 Mbit/s (a token bucket, tbf)",
         known="the counters of the server's interface; by arithmetic 1,000 of the 1,042 bytes of a frame are payload",
         load=DatagramLoad(rate_bps=30_000_000, packet_bytes=_PACKET_BYTES, number=10_000),
+        figures=(Figure("throughput_bps", "bit/s", tolerance=0.03), _LIMIT),
+        site=partial(link_site, _SLOW_BPS, partial(read_link, _PACKET_BYTES, _UDP_HEADERS_BYTES, _SLOW_BPS)),
+        needs_lab=True,
+    ),
+    Truth(
+        "udp-flood",
+        "what a link carries of datagrams without a rate",
+        made="two hosts on a link of 10 Mbit/s (a token bucket, tbf)",
+        known="the counters of the server's interface; by arithmetic 1,000 of the 1,042 bytes of a frame are payload",
+        load=FloodLoad(packet_bytes=_PACKET_BYTES, duration_s=3),
         figures=(Figure("throughput_bps", "bit/s", tolerance=0.03), _LIMIT),
         site=partial(link_site, _SLOW_BPS, partial(read_link, _PACKET_BYTES, _UDP_HEADERS_BYTES, _SLOW_BPS)),
         needs_lab=True,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from leadline.analysis.truths import Value
 from leadline.errors import LeadlineError
 
 
-def quantiles_us(times_s: Sequence[float]) -> Mapping[str, Value]:
+def quantiles_us(times_s: Sequence[float]) -> Mapping[str, float]:
     """The median, the 99th percentile and the longest, by the names of Leadline's figures.
 
     Raises:

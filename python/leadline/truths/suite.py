@@ -31,15 +31,20 @@ _LAST_WORDS = 200
 def run_truths(
     truths: Sequence[Truth], tools: Sequence[Tool], skipped: dict[str, str], began: Callable[[str], None]
 ) -> TruthsReport:
-    """Run each tool against each truth whose load it has; `skipped` are those that this machine cannot make."""
+    """Run each tool against each truth whose load it has; `skipped` are those that this machine cannot make.
+    Ctrl-C ends it, and keeps the runs that have ended."""
     possible = [truth for truth in truths if truth.id not in skipped]
     pairs = [(truth, tool) for truth in possible for tool in tools if tool.has(truth.load)]
-    runs = []
-    for number, (truth, tool) in enumerate(pairs, 1):
-        began(f"[{number}/{len(pairs)}] {truth.id}: {tool.name}")
-        runs.append(run_once(truth, tool))
     versions = {tool.name: tool.version() for tool in tools}
-    return TruthsReport(tuple(truth.text for truth in truths), versions, tuple(runs), skipped)
+    runs: list[ToolRun] = []
+    is_interrupted = False
+    try:
+        for number, (truth, tool) in enumerate(pairs, 1):
+            began(f"[{number}/{len(pairs)}] {truth.id}: {tool.name}")
+            runs.append(run_once(truth, tool))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    return TruthsReport(tuple(truth.text for truth in truths), versions, tuple(runs), skipped, is_interrupted)
 
 
 def run_once(truth: Truth, tool: Tool) -> ToolRun:
@@ -50,7 +55,10 @@ def run_once(truth: Truth, tool: Tool) -> ToolRun:
             command = tool.command(truth.load, site.address, port)
             reported = _reported(tool, command, site.client, truth.load)
             true = site.true_figures()
-            figures = [allow_for_the_end(figure, truth.load, command) for figure in truth.figures]
+            figures = [
+                replace(allowed, slack=allowed.slack + site.uncertain.get(allowed.name, 0.0))
+                for allowed in (allow_for_the_end(figure, truth.load, command) for figure in truth.figures)
+            ]
             return ToolRun(truth.id, tool.name, command.argv, compare(figures, true, reported))
     except NotDecided as reason:
         return ToolRun(truth.id, tool.name, command.argv, (), undecided=str(reason))

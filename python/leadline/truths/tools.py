@@ -14,7 +14,7 @@ from typing import Any
 
 from leadline import __version__
 from leadline.analysis.tool_output import read_version
-from leadline.truths.model import DatagramLoad, HttpLoad, Load, RoundTripLoad, StreamLoad
+from leadline.truths.model import DatagramLoad, FloodLoad, HttpLoad, Load, RoundTripLoad, StreamLoad
 
 OWN = "leadline"
 _OWN_COMMAND = (sys.executable, "-c", "from leadline.cli import main; main()")
@@ -95,6 +95,11 @@ def _own_datagrams(load: DatagramLoad, address: str, port: int) -> Command:
     return Command((*_OWN_COMMAND, "udp", address, "-p", str(port), *way, "--json"), ends_by_number=True)
 
 
+def _own_flood(load: FloodLoad, address: str, port: int) -> Command:
+    way = ("-d", f"{load.duration_s:g}s", "-l", str(load.packet_bytes))
+    return Command((*_OWN_COMMAND, "udp", address, "-p", str(port), *way, "--json"))
+
+
 def _own_round_trips(load: RoundTripLoad, address: str, port: int) -> Command:
     return Command((*_OWN_COMMAND, "rr", address, "-p", str(port), "-d", f"{load.duration_s:g}s", "--json"))
 
@@ -139,6 +144,11 @@ def _iperf3_datagrams(load: DatagramLoad, address: str, port: int) -> Command:
     return Command(("iperf3", "-J", "-c", address, "-p", str(port), *size), ends_by_number=True)
 
 
+def _iperf3_flood(load: FloodLoad, address: str, port: int) -> Command:
+    way = ("-u", "-b", "0", "-l", str(load.packet_bytes), "-t", str(math.ceil(load.duration_s)))
+    return Command(("iperf3", "-J", "-c", address, "-p", str(port), *way))
+
+
 def _iperf3_server(address: str, port: int) -> tuple[str, ...]:
     return ("iperf3", "-s", "-1", "--forceflush", "-B", address, "-p", str(port))
 
@@ -154,6 +164,7 @@ COMMAND_TOOLS = (
             HttpLoad: _own_http,
             StreamLoad: _own_stream,
             DatagramLoad: _own_datagrams,
+            FloodLoad: _own_flood,
             RoundTripLoad: _own_round_trips,
         },
         (),
@@ -164,7 +175,7 @@ COMMAND_TOOLS = (
     Tool("h2load", {HttpLoad: _h2load}, ("h2load", "--version")),
     Tool(
         "iperf3",
-        {StreamLoad: _iperf3_stream, DatagramLoad: _iperf3_datagrams},
+        {StreamLoad: _iperf3_stream, DatagramLoad: _iperf3_datagrams, FloodLoad: _iperf3_flood},
         ("iperf3", "--version"),
         ToolServer(_iperf3_server, "Server listening"),
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import struct
+from unittest import mock
 
 import pytest
 
 from leadline.errors import LeadlineError
 from leadline.truths import http_server, link_meter, wire
-from leadline.truths.http_truths import read_counts, read_latencies, read_stalls
+from leadline.truths.http_truths import HttpSite, read_counts, read_latencies, read_stalls
 from leadline.truths.model import HttpLoad, NotDecided
 from leadline.truths.network_truths import read_datagrams, read_goodput, read_link, read_round_trips
 
@@ -26,8 +29,8 @@ def test_service_stands_still_during_stalls(arrived_s: float, finish_s: float) -
 
 def test_capacity_spaces_the_answers() -> None:
     server = http_server.Server(http_server.Behaviour(capacity_per_s=100))
-    assert [server.finish_s(5.0, 0.0) for _ in range(3)] == pytest.approx([5.0, 5.01, 5.02])
-    assert server.finish_s(9.0, 0.0) == pytest.approx(9.0)
+    assert [server.finish_s(5.0) for _ in range(3)] == pytest.approx([5.0, 5.01, 5.02])
+    assert server.finish_s(9.0) == pytest.approx(9.0)
 
 
 def test_true_latencies_of_stalls_are_those_of_due_requests() -> None:
@@ -52,6 +55,14 @@ def test_true_rate_and_latencies_are_the_servers_own() -> None:
     assert found["latency_p99_us"] == pytest.approx(500_000)
     account.bad, account.cut, account.short = 3, 2, 1
     assert read_counts(account, LOAD) == {"requests": 3, "bad_statuses": 3, "failed": 3}
+
+
+def test_answers_that_are_late_make_the_truth_uncertain() -> None:
+    account = http_server.Account(arrived_s=[0.0], answered_s=[0.3], took_s=[0.3], late_s=[0.1])
+    process = mock.Mock(communicate=lambda timeout: (json.dumps(dataclasses.asdict(account)), ""))
+    site = HttpSite(80, LOAD, read_latencies, process)
+    assert site.true_figures()["latency_p99_us"] == pytest.approx(300_000)
+    assert site.uncertain["latency_p99_us"] == pytest.approx(100_000)
 
 
 # --- The wire ---------------------------------------------------------------------------------------------------------

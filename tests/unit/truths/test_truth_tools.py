@@ -13,7 +13,7 @@ import pytest
 from in_process import leadline
 from leadline.analysis.tool_output import read_figures
 from leadline.analysis.truths import Figure
-from leadline.truths.model import DatagramLoad, HttpLoad, Load, RoundTripLoad, StreamLoad
+from leadline.truths.model import DatagramLoad, FloodLoad, HttpLoad, Load, RoundTripLoad, StreamLoad
 from leadline.truths.suite import TOOLS, TRUTHS, allow_for_the_end
 from leadline.truths.tools import Command
 
@@ -33,6 +33,8 @@ NUMBER = HttpLoad(connections=4, duration_s=2, number=988)
         ("ab", RATE, "ab -q -k -r -c 10 -t 3 -n 100000000 http://h:80/"),
         ("ab", NUMBER, "ab -q -k -r -c 4 -n 988 http://h:80/"),
         ("h2load", RATE, "h2load --h1 -t1 -c 10 -D 3 --rps=5 http://h:80/"),
+        ("leadline", FloodLoad(1000, 3), "udp h -p 80 -d 3s -l 1000 --json"),
+        ("iperf3", FloodLoad(1000, 3), "iperf3 -J -c h -p 80 -u -b 0 -l 1000 -t 3"),
         ("iperf3", StreamLoad(3), "iperf3 -J -c h -p 80 -t 3"),
         ("iperf3", DatagramLoad(8_000_000, 1000, 200), "iperf3 -J -c h -p 80 -u -b 8000000 -l 1000 -k 200"),
     ],
