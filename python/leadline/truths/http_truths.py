@@ -25,6 +25,7 @@ from leadline.truths.quantiles import quantiles_us
 RIVALS = 4
 """Processes that use the CPU of a tool that is short of CPU time."""
 _MIN_CPUS = 2
+_HALF = 0.5
 _SPIN = """
 import os, threading
 threading.Thread(target=lambda: os.read(0, 1) or os._exit(0), daemon=True).start()
@@ -133,6 +134,19 @@ def read_capacity(account: Account, _: HttpLoad) -> Mapping[str, Value]:
     return {**read_rate(account), "limited_by": "server"}
 
 
+def read_starved(account: Account, load: HttpLoad) -> Mapping[str, Value]:
+    """The rate of a load whose requests were with the generator for most of their time (Little's law).
+
+    Raises:
+        NotDecided: they were at the server for as long, or may have been: it was late.
+    """
+    at_server_s = sum(account.took_s) + sum(account.late_s)
+    share = at_server_s / (account.answered_s[-1] - account.arrived_s[0]) / load.connections
+    if share > _HALF:
+        raise NotDecided(f"requests were at the server for {share:.0%} of their time: it may be the limit as well")
+    return {**read_rate(account), "limited_by": "generator"}
+
+
 def read_stalls(behaviour: Behaviour, account: Account, load: HttpLoad) -> Mapping[str, Value]:
     """What requests wait that arrive at the load's rate over whole periods, by the schedule of the stalls; and the time
     by which the server's answers were later than its schedule, by its median."""
@@ -228,5 +242,15 @@ TRUTHS = (
         load=HttpLoad(connections=8, duration_s=2, rate_per_s=200),
         figures=(_P50, _P99),
         site=partial(busy_site, Behaviour(service_s=0.010), read_latencies),
+    ),
+    Truth(
+        "http-starved",
+        "the generator is the limit",
+        made=f"a server that takes 1 ms on one CPU, and the tool on another one beside {RIVALS} processes that never "
+        "wait",
+        known="the server's log: for most of their time, requests are with the tool",
+        load=HttpLoad(connections=8, duration_s=2),
+        figures=(_RATE, _LIMIT),
+        site=partial(busy_site, Behaviour(service_s=0.001), read_starved),
     ),
 )

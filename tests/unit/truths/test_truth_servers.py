@@ -11,7 +11,7 @@ import pytest
 
 from leadline.errors import LeadlineError
 from leadline.truths import http_server, link_meter, wire
-from leadline.truths.http_truths import HttpSite, read_counts, read_latencies, read_stalls
+from leadline.truths.http_truths import HttpSite, read_counts, read_latencies, read_stalls, read_starved
 from leadline.truths.model import HttpLoad, NotDecided
 from leadline.truths.network_truths import read_datagrams, read_goodput, read_link, read_round_trips
 
@@ -63,6 +63,13 @@ def test_answers_that_are_late_make_the_truth_uncertain() -> None:
     site = HttpSite(80, LOAD, read_latencies, process)
     assert site.true_figures()["latency_p99_us"] == pytest.approx(300_000)
     assert site.uncertain["latency_p99_us"] == pytest.approx(100_000)
+
+
+def test_generator_is_the_limit_while_it_has_most_requests() -> None:
+    account = http_server.Account(arrived_s=[0.0], answered_s=[1.0] * 100, took_s=[0.01] * 100, late_s=[0.005] * 100)
+    assert read_starved(account, HttpLoad(connections=4, duration_s=1))["limited_by"] == "generator"
+    with pytest.raises(NotDecided, match="at the server for 75% of their time"):
+        read_starved(account, HttpLoad(connections=2, duration_s=1))
 
 
 # --- The wire ---------------------------------------------------------------------------------------------------------
