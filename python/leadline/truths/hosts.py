@@ -18,16 +18,15 @@ from leadline.lab.hosts import Lab
 from leadline.lab.topology import HostLayout, Interface, Layout, Link, Port, shaper
 from leadline.truths import link_meter, wire
 from leadline.truths.model import Site
-from leadline.truths.processes import killed_at_end
+from leadline.truths.processes import killed_at_end, read_account
 
 _CLIENT, _SERVER, _WIRE = "client", "server", "wire"
 _DEVICE = "wan"
 _ADDRESSES = {_CLIENT: "10.86.0.1", _SERVER: "10.86.0.2"}
 _MTU = 1500
-_WITHIN_S = 20.0
 
 
-Account = Callable[[str], Mapping[str, Value]]
+AccountReader = Callable[[str], Mapping[str, Value]]
 """Reads the true figures from the JSON that a meter or a wire prints."""
 
 
@@ -37,7 +36,7 @@ class HostsSite:
 
     client: tuple[str, ...]
     server: tuple[str, ...]
-    read: Account
+    read: AccountReader
     process: subprocess.Popen[str] = field(repr=False)
     address: str = _ADDRESSES[_SERVER]
     port: None = None
@@ -45,10 +44,7 @@ class HostsSite:
 
     def true_figures(self) -> Mapping[str, Value]:
         """End the process, and read what it prints."""
-        said, _ = self.process.communicate(timeout=_WITHIN_S)
-        if not said:
-            raise LeadlineError("what counts between the hosts ended before the load")
-        return self.read(said)
+        return self.read(read_account(self.process, "what counts between the hosts"))
 
 
 @contextmanager
@@ -91,7 +87,7 @@ def _counting(argv: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-def _site(lab: Lab, read: Account, process: subprocess.Popen[str]) -> HostsSite:
+def _site(lab: Lab, read: AccountReader, process: subprocess.Popen[str]) -> HostsSite:
     return HostsSite(lab.launch_prefix(_CLIENT), lab.launch_prefix(_SERVER), read, process)
 
 

@@ -19,7 +19,7 @@ from leadline.errors import LeadlineError
 from leadline.truths import http_server
 from leadline.truths.http_server import Account, Behaviour, stalled_finish_s
 from leadline.truths.model import LOOPBACK, HttpLoad, NotDecided, Site, Truth
-from leadline.truths.processes import killed_at_end
+from leadline.truths.processes import killed_at_end, read_account
 from leadline.truths.quantiles import quantiles_us
 
 RIVALS = 4
@@ -32,7 +32,6 @@ threading.Thread(target=lambda: os.read(0, 1) or os._exit(0), daemon=True).start
 while True:
     pass
 """
-_WITHIN_S = 20.0
 Reader = Callable[[Account, HttpLoad], Mapping[str, Value]]
 """Reads the true figures of a load from the server's account."""
 
@@ -52,8 +51,7 @@ class HttpSite:
 
     def true_figures(self) -> Mapping[str, Value]:
         """End the server, and read its account."""
-        said, _ = self.process.communicate(timeout=_WITHIN_S)
-        account = Account(**json.loads(said))
+        account = Account(**json.loads(read_account(self.process, "the server")))
         if not account.answered_s:
             raise LeadlineError("the server answered nothing")
         self.uncertain = quantiles_us(account.late_s)

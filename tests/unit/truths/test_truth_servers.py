@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+import subprocess
 from unittest import mock
 
 import pytest
@@ -14,6 +15,7 @@ from leadline.truths import http_server, link_meter, wire
 from leadline.truths.http_truths import HttpSite, read_counts, read_latencies, read_stalls, read_starved
 from leadline.truths.model import HttpLoad, NotDecided
 from leadline.truths.network_truths import read_datagrams, read_goodput, read_link, read_round_trips
+from leadline.truths.processes import read_account
 
 STALLS = http_server.Behaviour(service_s=0.01, stall_every_s=2.0, stall_s=0.2)
 LOAD = HttpLoad(connections=4, duration_s=4, rate_per_s=1000)
@@ -185,3 +187,12 @@ def test_link_that_the_sender_left_idle_is_not_decided() -> None:
 def test_link_without_a_load_is_an_error() -> None:
     with pytest.raises(LeadlineError, match="carried no load"):
         read_link(934, 66, 6_400_000, metered(8000)[:5])
+
+
+def test_process_without_an_account_is_an_error() -> None:
+    silent = mock.Mock(communicate=lambda timeout: ("", ""))
+    with pytest.raises(LeadlineError, match="the server ended before the load"):
+        read_account(silent, "the server")
+    slow = mock.Mock(communicate=mock.Mock(side_effect=subprocess.TimeoutExpired("x", 1)))
+    with pytest.raises(LeadlineError, match="the server did not end"):
+        read_account(slow, "the server")
