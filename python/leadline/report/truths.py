@@ -20,6 +20,8 @@ LEGEND = "✓ right, ✗ wrong, ? off, and the tool says that it is no more than
 _BOUNDS = {AT_MOST: "≤ ", AT_LEAST: "≥ "}
 MAX_TOOLS = 4
 """The tools of one table; further ones have another table below it."""
+_FAR = 0.1
+"""A true value that differs by more than this share from that of the row is said beside a right one, too."""
 _NEAR = 0.02
 """Values of several runs that differ by less than this share are shown as one."""
 
@@ -96,9 +98,20 @@ def cell_text(comparison: Comparison, *, among: Sequence[Comparison]) -> str:
     value = _BOUNDS.get(comparison.bound or "", "") if comparison.mark is Mark.DOUBTED else ""
     value += "not known" if comparison.reported is None else value_text(comparison.reported, unit)
     text = f"{SIGNS[comparison.mark]} {value}"
-    if comparison.mark is not Mark.RIGHT and true_text(among) != value_text(comparison.true, unit):
+    if _has_own_truth(comparison, among):
         text += f" of {value_text(comparison.true, unit)}"
     return text
+
+
+def _has_own_truth(comparison: Comparison, among: Sequence[Comparison]) -> bool:
+    """Whether the true value of a run has to be said beside its own: the row's is another one. A count that is right
+    says it itself."""
+    if comparison.mark is not Mark.RIGHT:
+        return true_text(among) != value_text(comparison.true, comparison.figure.unit)
+    if isinstance(comparison.true, str) or comparison.figure.unit == "count":
+        return False
+    middle = sorted(other.true for other in among if not isinstance(other.true, str))[len(among) // 2]
+    return abs(comparison.true - middle) > _FAR * middle
 
 
 def off_text(comparison: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 
@@ -26,7 +27,10 @@ def run(tool: str, requests: float, reported: Mapping[str, Reported]) -> ToolRun
 
 def drawn(*runs: ToolRun, skipped: Mapping[str, str] | None = None) -> str:
     versions = {run.tool: "1" for run in runs}
-    report = TruthsReport((TRUTH, PATH), versions, runs, skipped or {})
+    return text_of(TruthsReport((TRUTH, PATH), versions, runs, skipped or {}))
+
+
+def text_of(report: TruthsReport) -> str:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
     for block in truths_blocks(report):
         console.print(block)
@@ -63,6 +67,18 @@ def test_tables_of_layers_have_their_own_tools() -> None:
     assert "wrk" not in path.split("✓ right")[0]
     assert "✗ 0" in path
     assert "-100 %" in path
+
+
+def test_true_value_that_is_far_from_the_rows_is_said_beside_a_right_one() -> None:
+    figure = Figure("latency_p50_us", "us", tolerance=0.1)
+    runs = [
+        ToolRun("http-stall", tool, (), compare([figure], {figure.name: true}, {figure.name: Reported(true)}))
+        for tool, true in (("leadline", 25_000.0), ("wrk", 20_000.0), ("ab", 20_500.0))
+    ]
+    truth = dataclasses.replace(TRUTH, figures=(figure,))
+    text = text_of(TruthsReport((truth,), {"leadline": "1", "wrk": "1", "ab": "1"}, tuple(runs), {}))
+    (row,) = [line for line in text.splitlines() if line.lstrip().startswith("p50")]
+    assert "≈ 20.5 ms" in row and "✓ 25.0 ms of 25.0 ms" in row and "✓ 20.0 ms  " in row
 
 
 def test_many_tools_have_tables_of_four() -> None:
