@@ -111,8 +111,7 @@ class Site(Protocol):
 
     @property
     def uncertain(self) -> Mapping[str, float]:
-        """By how much true figures are uncertain once they are read, in their units; those of a name that is missing
-        are not."""
+        """The uncertainty of true figures once they are read, in their units; those of a missing name have none."""
 
     def true_figures(self) -> Mapping[str, Value]:
         """The true figures of the load that has ended."""

@@ -180,4 +180,4 @@ COMMAND_TOOLS = (
         ToolServer(_iperf3_server, "Server listening"),
     ),
 )
-"""The tools that are told everything on their command line."""
+"""The tools whose load is on their command line as a whole."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
 
@@ -135,3 +136,9 @@ def test_truths_and_tools_are_listed() -> None:
     assert [truth["id"] for truth in document["truths"]] == ["udp-loss"]
     assert document["installed"]["leadline"] is True
     assert document["installed"]["iperf3"] is False
+
+
+def test_page_has_each_truth() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "truths.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\*\*`(\S+)`: (.*)\.\*\* ", page, re.MULTILINE)
+    assert described == [(truth.id, truth.title) for truth in TRUTHS.values()], "stale: run `make truths`"
