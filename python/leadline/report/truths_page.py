@@ -55,11 +55,12 @@ def _comparison(row: Mapping[str, Any]) -> Comparison:
 
 
 def _scores(report: TruthsReport) -> str:
-    head = ["| Tool | Version | Figures that are right |", "|---|---|---|"]
+    head = ["| Tool | Version | Right | Wrong | A bound, or not known | Not reported |", "|---|---|---|---|---|---|"]
+    scores = {tool: report.score(tool) for tool in report.versions if report.of_tool(tool)}
     rows = [
-        f"| {tool} | {version or '–'} | {score_text(report.score(tool))} |"
-        for tool, version in report.versions.items()
-        if report.of_tool(tool)
+        f"| {tool} | {report.versions[tool] or '–'} | {score_text(found)} | {found.wrong} | {found.doubted} "
+        f"| {found.silent} |"
+        for tool, found in scores.items()
     ]
     return "\n".join([*head, *rows])
 

@@ -111,8 +111,8 @@ def test_page_is_drawn_from_the_document() -> None:
     report = TruthsReport((TRUTH, PATH), {"leadline": "0.1.0", "wrk": "4.1", "iperf3": None}, (LEADLINE, WRK, lost), {})
     document = json.loads(json.dumps(truths.document(report), default=plain))
     text = truths_markdown(report_of(document))
-    assert "| leadline | 0.1.0 | 2 of 3 |" in text
-    assert "| iperf3 | – | 0 of 1 |" in text
+    assert "| leadline | 0.1.0 | 2 of 3 | 0 | 1 | 0 |" in text
+    assert "| iperf3 | – | 0 of 1 | 1 | 0 | 0 |" in text
     assert "| `http-stall` | answers | as counted | ✓ 980 | ✗ 2,200 of 1,100 (+100 %) |" in text
     assert "|  | p99 | 190 ms | ? ≤ 250 ms | ✗ 19.0 ms (-90 %) |" in text
     assert "|  | limit | server | ✓ server | – |" in text
