@@ -146,8 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
                 found[key] = "close"
             if key in _HEADERS or (key.startswith("x-") and key != "x-user"):
                 found[key] = f"{found[key]}, {value}" if key in found else value
-        if found.get("content-type", "").startswith(("multipart/", "application/x-www-form-urlencoded")):
-            # The charset of a form has no meaning; a boundary is chosen for each body.
+        if found.get("content-type", "").startswith("multipart/"):
+            # A boundary is chosen for each body.
             found["content-type"] = found["content-type"].partition(";")[0]
         if "cookie" in found:
             found["cookie"] = "; ".join(sorted(found["cookie"].split("; ")))

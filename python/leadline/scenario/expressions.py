@@ -190,7 +190,7 @@ class _Parser:
         left = self._unary()
         while True:
             kind, text, _ = self._tokens[self._at]
-            if text == "?" and lowest == 0 and kind == "operator":
+            if text in ("?", "?:") and lowest == 0 and kind == "operator":
                 left = self._ternary(left)
                 continue
             rank, function = _BINARY.get(text, (-1, ""))
@@ -200,9 +200,13 @@ class _Parser:
             left = Call(function, (left, self.expression(rank + 1)))
 
     def _ternary(self, condition: Expression) -> Expression:
+        is_short = self._tokens[self._at][1] == "?:"
         self._at += 1
-        if self._take(":"):  # the short form `a ?: b`
-            return Call("if", (condition, condition, self.expression()))
+        if is_short or self._take(":"):
+            rest = self.expression()
+            # Of texts, the first one that is set and not empty.
+            is_plain = isinstance(condition, Variable) or (isinstance(condition, Call) and condition.function in _PLAIN)
+            return Call("first_of", (condition, rest)) if is_plain else Call("if", (condition, condition, rest))
         then = self.expression()
         self._need(":")
         return Call("if", (condition, then, self.expression()))
@@ -381,5 +385,6 @@ _SYMBOLS = {
     "greater_equal": ">=", "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%",
 }  # fmt: skip
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
+_PLAIN = frozenset({"var", "param", "first_of", "last_header", "json_value"})
 _WORDS = frozenset({"true", "false", "null", "and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "as"})
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0"}

@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "if": (3, 3),
     "var": (1, 2),
     "param": (1, 2),
+    "file": (1, 2),
     "random": (2, 2),
     "random_text": (1, 2),
     "uuid": (0, 0),

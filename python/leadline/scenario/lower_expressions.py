@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ class Names:
     """Whether the placeholder of an unset variable stays."""
     secrets: frozenset[str] = frozenset()
     """Names of parameters and variables whose values are masked, beside those that look like it."""
+    read_file: Callable[[str], bytes] | None = None
+    """Reads the files that `file()` names."""
     hides: bool = False
     """Whether secrets have no value here."""
     secret_parameters: dict[str, str] = field(default_factory=dict)
@@ -65,6 +67,8 @@ class Names:
         if isinstance(tree, Variable):
             kept = {"value": f"${{{tree.name}}}"} if self.keeps_unset else {}
             return {"op": "variable", "name": tree.name, **kept}
+        if tree.function == "file":
+            return self.expression(Literal(self.value(tree)))
         if tree.function == "param":
             value = self.parameter(tree)
             name = as_text(self.value(tree.arguments[0]))
@@ -117,10 +121,23 @@ class Names:
             )
         if tree.function == "param":
             return self.parameter(tree)
+        if tree.function == "file":
+            return self.content(*(as_text(self.value(argument)) for argument in tree.arguments))
         if tree.function == "var" and len(tree.arguments) > 1:
             name = as_text(self.value(tree.arguments[0]))
             return self.parameters[name] if name in self.parameters else self.value(tree.arguments[1])
         return _computed(tree.function, [self.value(argument) for argument in tree.arguments])
+
+    def content(self, name: str, encoding: str = "utf-8") -> str:
+        """The text of a file beside the scenario. Raises ValueError."""
+        if self.read_file is None:
+            raise ValueError(f"the file {name} is not read here")
+        try:
+            return self.read_file(name).decode(encoding or "utf-8").removeprefix("\ufeff")
+        except (UnicodeDecodeError, LookupError):
+            raise ValueError(
+                f"{name} is not text in {encoding}; give its encoding, as in file('{name}', 'latin1')"
+            ) from None
 
     def text(self, parts: Template) -> str:
         """A template's text before the test begins. Raises ValueError."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.scenario.expressions import Call, Expression, Literal, merged, show_template, split_template
+from leadline.scenario.expressions import Call, Expression, Literal, merged
 from leadline.scenario.functions import template
 from leadline.scenario.lower_expressions import Lowered, Names
-from leadline.scenario.request_models import Basic, Check, Defaults, Embedded, Extractor, Pair, RequestFields
+from leadline.scenario.lower_urls import lower_url
+from leadline.scenario.request_models import Basic, Check, Defaults, Embedded, Extractor, Pair, Part, RequestFields
 from leadline.scenario.values import condition, duration, number
 
+Headers = dict[str, tuple[str, tuple[str, ...]]]
 DEFAULT_REDIRECTS = 10
 MOST_REDIRECTS = 20
 _NO_XPATH = "XPath cannot be executed; use css, json or regex"
@@ -33,15 +37,15 @@ class Scope:
     """What holds for the requests of a group."""
 
     base: str | None
-    headers: dict[str, tuple[str, str]]
-    """Name as written and value, by the name in lower case."""
+    headers: Headers
+    """Name as written and values, by the name in lower case."""
     defaults: dict[str, Any]
     """By the names in `Defaults`."""
 
     @classmethod
     def of(cls, base: str | None, *levels: Defaults) -> Scope:
         """The settings of all levels, the inner ones last."""
-        headers: dict[str, tuple[str, str]] = {}
+        headers: Headers = {}
         defaults: dict[str, Any] = {}
         for level in levels:
             headers = merged_headers(headers, level.headers)
@@ -58,13 +62,13 @@ class Scope:
         return Scope(self.base, merged_headers(self.headers, request.headers), self.defaults | own.defaults)
 
 
-def merged_headers(outer: dict[str, tuple[str, str]], inner: dict[str, str | None]) -> dict[str, tuple[str, str]]:
+def merged_headers(outer: Headers, inner: Mapping[str, tuple[str, ...] | None]) -> Headers:
     """The outer fields with the inner ones; null removes a field."""
     found = dict(outer)
-    for name, value in inner.items():
+    for name, values in inner.items():
         found.pop(name.lower(), None)
-        if value is not None:
-            found[name.lower()] = (name, value)
+        if values is not None:
+            found[name.lower()] = (name, values)
     return found
 
 
@@ -111,7 +115,7 @@ class RequestLowering:
         lowered: Lowered = {
             "kind": "request",
             "method": self._text(method),
-            **self._url(url, scope.base),
+            **lower_url(self.names, url, scope.base),
             "query": [self._pair(pair) for pair in request.query],
             "redirects": DEFAULT_REDIRECTS if follow is None else MOST_REDIRECTS if follow is True else int(follow),
             "keeps_headers_elsewhere": settings.get("headers_elsewhere") == "all",
@@ -125,51 +129,14 @@ class RequestLowering:
             "ok_status": _ok(request, settings.get("ok")),
         }
         body, content_type = self._body(request)
-        headers = [{"name": self._text(name), "value": self._text(value)} for name, value in scope.headers.values()]
+        given = ((name, value) for name, values in scope.headers.values() for value in values)
+        headers = [{"name": self._text(name), "value": self._text(value)} for name, value in given]
         if content_type is not None and "content-type" not in scope.headers:
             headers.append({"name": ["Content-Type"], "value": [content_type]})
         return lowered | {"headers": headers, "body": body}
 
     def _text(self, text: str) -> list[Any]:
         return self.names.template(template(text))
-
-    def _url(self, url: str, base: str | None) -> Lowered:
-        """Scheme, host, port and path, each as a template. Parameters are put in first: one may hold a host and a
-        port."""
-        url, base = self._with_parameters(url), None if base is None else self._with_parameters(base)
-        marked, parts = _marked(url.strip())
-        if _ABSOLUTE.match(marked) or (not marked.startswith("/") and _PLACE.match(marked)):
-            return self._parts(marked, parts)
-        if base is None:
-            raise ValueError(f"{url!r} is a path, but there is no base; give base: http://HOST")
-        base_marked, base_parts = _marked(base.strip(), len(parts))
-        base_marked = base_marked.partition("?")[0].rstrip("/")
-        return self._parts(base_marked + ("" if marked.startswith("/") else "/") + marked, parts | base_parts)
-
-    def _with_parameters(self, url: str) -> str:
-        return show_template(merged([self._with_parameter(part) for part in template(url)]))
-
-    def _with_parameter(self, part: str | Expression) -> str | Expression:
-        """A secret stays an expression, so that its value is in no name of a request."""
-        if not isinstance(part, Call) or part.function != "param":
-            return part
-        name = part.arguments[0]
-        is_secret = isinstance(name, Literal) and self.names.is_secret(str(name.value))
-        return part if is_secret else Literal(self.names.parameter(part))
-
-    def _parts(self, marked: str, parts: dict[str, str]) -> Lowered:
-        def made(text: str | None) -> list[Any]:
-            return self._text("".join(parts.get(character, character) for character in text or ""))
-
-        marked = marked.partition("#")[0]
-        found = _ABSOLUTE.match(marked)
-        if found is None:
-            return {"path": made(marked)}
-        scheme, host, port, path = found.groups()
-        if "@" in host or "@" in (port or ""):
-            raise ValueError("a URL has no user and password here; use basic: {user: ..., password: ...}")
-        path = path if path.startswith("/") else "/" + path
-        return {"scheme": made(scheme.lower()), "host": made(host), "port": made(port), "path": made(path)}
 
     def _pair(self, pair: Pair) -> Lowered:
         name, value = self._text(pair.name), self._text(pair.value)
@@ -195,8 +162,8 @@ class RequestLowering:
         if request.json_body is not None:
             parts = merged(list(json_template(request.json_body)))
             return {"kind": "text", "text": self.names.template(parts)}, "application/json"
-        if request.body_file is not None:
-            return {"kind": "file", "file": self._file(request.body_file)}, None
+        if (file := self._body_content(request)) is not None:
+            return {"kind": "file", "file": file}, None
         if request.form:
             return {"kind": "form", "parameters": [self._pair(pair) for pair in request.form]}, None
         if request.multipart:
@@ -204,7 +171,7 @@ class RequestLowering:
                 {
                     "name": self._text(part.name),
                     "text": self._text(part.value or ""),
-                    "file": None if part.file is None else self._file(part.file),
+                    "file": self._content(part),
                     "file_name": self._text(part.file_name or _last(part.file)),
                     "content_type": self._text(part.type or ("application/octet-stream" if part.file else "")),
                 }
@@ -212,6 +179,25 @@ class RequestLowering:
             ]
             return {"kind": "multipart", "parts": parts_of_body}, None
         return None, None
+
+    def _body_content(self, request: RequestFields) -> str | None:
+        """The name of the file that is the body."""
+        if request.body_base64 is not None:
+            return self._bytes(request.body_base64)
+        return None if request.body_file is None else self._file(request.body_file)
+
+    def _content(self, part: Part) -> str | None:
+        """The name of the file that a part sends; None for a text."""
+        if part.base64 is not None:
+            return self._bytes(part.base64)
+        return None if part.file is None else self._file(part.file)
+
+    def _bytes(self, text: str) -> str:
+        """The name of bytes that stand in the scenario itself."""
+        content = base64.b64decode(text)
+        name = f"base64:{hashlib.sha256(content).hexdigest()}"
+        self.files[name] = content
+        return name
 
     def _file(self, path: str) -> str:
         name = self.names.text(template(path))
@@ -375,26 +361,3 @@ def _embedded(rule: Embedded | None) -> Lowered | None:
 
 def _last(path: str | None) -> str:
     return "" if path is None else path.replace("\\", "/").rpartition("/")[2]
-
-
-def _marked(text: str, first: int = 0) -> tuple[str, dict[str, str]]:
-    """The text with one character of Unicode's private area for each placeholder, so that it can be cut."""
-    found, parts = "", {}
-    text = text.replace("$${", chr(_LITERAL_MARK))
-    parts[chr(_LITERAL_MARK)] = "$${"
-    for is_placeholder, part in split_template(text):
-        if is_placeholder:
-            mark = chr(_FIRST_MARK + first + len(parts))
-            parts[mark] = "${" + part.replace(chr(_LITERAL_MARK), "$${") + "}"
-            found += mark
-        else:
-            found += part
-    return found, parts
-
-
-_FIRST_MARK = 0xF0000
-_LITERAL_MARK = 0xE000
-_ABSOLUTE = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]*|[\U000F0000-\U000FFFFD])://([^/?#:\[]+|\[[^\]]*\])(?::([^/?#]*))?(.*)", re.S
-)
-_PLACE = re.compile(r"[\U000F0000-\U000FFFFD]")

@@ -21,6 +21,7 @@ from leadline.scenario.expressions import Value
 from leadline.scenario.functions import template
 from leadline.scenario.load_models import GatlingLoad, Load
 from leadline.scenario.lower_expressions import Lowered, Names
+from leadline.scenario.lower_hosts import FixedAddress, fixed_addresses
 from leadline.scenario.lower_requests import RequestLowering, Scope
 from leadline.scenario.lower_steps import StepLowering, located
 from leadline.scenario.model import DataSource, Group, Scenario
@@ -47,6 +48,8 @@ class LoweredScenario:
     """Each with whether the test ends when it is missed, and the ms before that may happen."""
     users: int
     """Users at most, as far as it is known."""
+    hosts: tuple[FixedAddress, ...]
+    """Addresses that are used instead of DNS."""
     has_end: bool
     """Whether it ends without a limit of time from outside."""
 
@@ -119,10 +122,10 @@ class _Lowering:
         for name, text in scenario.variables.items():
             with located(root.at(("variables", name))):
                 try:
-                    constants[name] = Names(parameters, constants).text(template(text or ""))
+                    constants[name] = Names(parameters, constants, read_file=read_file).text(template(text or ""))
                 except ValueError:
                     continue  # it is computed by the agent
-        self._names = Names(parameters, constants, keeps, frozenset(scenario.secrets))
+        self._names = Names(parameters, constants, keeps, frozenset(scenario.secrets), read_file)
         self._requests = RequestLowering(self._names, read_file)
         self._problems = Problems()
         named = (read_threshold(metric, rules[0].threshold) for metric, rules in scenario.thresholds.items() if rules)
@@ -160,6 +163,10 @@ class _Lowering:
         }
         self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
+        requests = [one for one in _parts(populations) if one.get("kind") == "request"]
+        with self._problems.caught(), located(self._root.at(("hosts",))):
+            hosts = fixed_addresses(scenario.hosts, requests, self._names)
+        self._raise_any()
         masked = {*scenario.secrets, *filter(is_secret_name, _variable_names(plan)), *self._names.secret_parameters}
         plan["masked"] = sorted(masked)
         return LoweredScenario(
@@ -167,6 +174,7 @@ class _Lowering:
             _longest_ms(loads, serial=scenario.serial),
             verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
             thresholds=thresholds,
+            hosts=hosts,
             has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
@@ -295,6 +303,10 @@ class _Lowering:
         separator = source.separator.replace("\\t", "\t")
         try:
             rows = _table(text, separator, is_quoted=source.quoted)
+            if source.blank_lines == "eof":
+                rows = [row if any(row) or len(row) > 1 else ["<EOF>"] * len(source.columns or rows[0]) for row in rows]
+            else:
+                rows = [row for row in rows if row]
         except csv.Error as error:
             raise ValueError(f"{name} is not a table: {error}") from None
         if len(rows) > MOST_ROWS:
@@ -319,13 +331,10 @@ class _Lowering:
 
 
 def _table(text: str, separator: str, *, is_quoted: bool) -> list[list[str]]:
-    lines = io.StringIO(text)
-    reader = (
-        csv.reader(lines, delimiter=separator)
-        if is_quoted
-        else csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
-    )
-    return [row for row in reader if row]
+    if not is_quoted:
+        lines = io.StringIO(text, newline=None).read().removesuffix("\n").split("\n")
+        return [line.split(separator) if line else [] for line in lines] if text else []
+    return list(csv.reader(io.StringIO(text), delimiter=separator))
 
 
 def _data_name(source: DataSource, index: int) -> str:

@@ -6,15 +6,17 @@ with one group of users and one request. Records only.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validation_error
 from leadline.scenario.load_models import AnyLoad
-from leadline.scenario.request_models import Defaults
+from leadline.scenario.request_models import Defaults, Header
 from leadline.scenario.step_models import Step
 from leadline.scenario.thresholds import read_threshold
 from leadline.scenario.values import Name, Number, PlainText, Rate, Tags, Text, Time
@@ -34,7 +36,7 @@ class DataSource(PlanModel):
     header: bool | None = None
     """Whether the file's first line has names. Default: if columns are not given."""
     separator: str = ","
-    """Character between columns; `\\t` is a tab."""
+    """Text between columns; `\\t` is a tab. Without quotation marks it may have several characters."""
     quoted: bool = True
     """Whether values may stand in quotation marks."""
     encoding: str = "utf-8"
@@ -43,6 +45,8 @@ class DataSource(PlanModel):
     """Who takes rows from the same position."""
     order: Literal["sequential", "shuffled", "random", "unique"] = "sequential"
     """In which order rows are taken; unique: each user has rows of its own."""
+    blank_lines: Literal["skip", "eof"] = "skip"
+    """What a blank line of a file is: nothing, or a row with the text <EOF>, as in JMeter."""
     at_end: Literal["recycle", "stop-user", "stop-test", "eof"] = "recycle"
     """After the last row: the first one, the end of the user or of the test, or the text <EOF>."""
     advance: Literal["iteration", "explicit"] = "iteration"
@@ -54,8 +58,10 @@ class DataSource(PlanModel):
             yield validation_error("data has either file or rows", hint="as in file: users.csv")
         if self.rows and not self.columns:
             yield validation_error("rows need columns", at=("rows",), hint="as in columns: [user, password]")
-        if len(self.separator.replace("\\t", "\t")) != 1:
-            yield validation_error("a separator is one character", at=("separator",), hint="as in ';'")
+        length = len(self.separator.replace("\\t", "\t"))
+        if length == 0 or (self.quoted and length > 1):
+            hint = "as in ';', or give quoted: false"
+            yield validation_error("a separator is one character", at=("separator",), hint=hint)
 
 
 class Group(PlanModel):
@@ -119,6 +125,23 @@ def _thresholds(value: object) -> object:
     return {key: entry if isinstance(entry, list) else [entry] for key, entry in value.items()}
 
 
+def _checked_host(text: str) -> str:
+    if re.fullmatch(r"[^\s:/@]+(:[1-9]\d{0,4})?", text) is None:
+        raise ValueError(f"{text!r} is not a host; write its name, as in shop.test or shop.test:8443")
+    return text.lower()
+
+
+def _checked_address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+
+
+HostName = Annotated[str, AfterValidator(_checked_host), WithJsonSchema({"type": "string"})]
+IpAddress = Annotated[PlainText, AfterValidator(_checked_address), WithJsonSchema({"type": "string"})]
+
+
 def _checked_thresholds(value: dict[str, Any]) -> dict[str, Any]:
     for metric, rules in value.items():
         for one in rules:
@@ -139,7 +162,7 @@ class Scenario(PlanModel):
     """URL of a scenario of one POST request, with `body`."""
     body: Text | None = None
     """Body of `post`."""
-    headers: dict[str, Text | None] = Field(default={})
+    headers: dict[str, Header] = Field(default={})
     """Header fields of all requests; the same as http.headers."""
     rate: Rate | None = None
     """Iterations per second; the same as load.rate."""
@@ -153,6 +176,8 @@ class Scenario(PlanModel):
     """URL that paths are below."""
     targets: Items[PlainText] = ()
     """Origins that requests may go to; default: any. The base's is always allowed."""
+    hosts: dict[HostName, IpAddress] = Field(default={})
+    """Addresses by NAME or NAME:PORT, which are used instead of DNS."""
     variables: dict[Name, Text | None] = Field(default={})
     """Variables, computed once when the test begins. Values of those named password, secret or token are masked."""
     secrets: Items[Name] = ()

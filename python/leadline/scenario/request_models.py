@@ -6,6 +6,7 @@ requests. Records only.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -176,6 +177,17 @@ Pairs = Annotated[
 ]
 
 
+def _checked_base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("this is not base64; write the bytes as `base64 -w0 FILE` prints them") from None
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_checked_base64), WithJsonSchema({"type": "string", "format": "base64"})]
+
+
 class Part(PlanModel):
     """One part of a multipart body."""
 
@@ -185,6 +197,8 @@ class Part(PlanModel):
     """Its text."""
     file: Text | None = None
     """Path of a file with its content, relative to this file."""
+    base64: Base64 | None = None
+    """Its content, whose bytes are no text, in base64."""
     type: Text | None = None
     """Its content type."""
     file_name: Text | None = None
@@ -192,8 +206,8 @@ class Part(PlanModel):
 
     @rule
     def _has_content(self) -> Iterator[PydanticCustomError]:
-        if (self.value is None) == (self.file is None):
-            yield validation_error("a part has either value or file", hint="give one of them")
+        if sum(content is not None for content in (self.value, self.file, self.base64)) != 1:
+            yield validation_error("a part has either value, file or base64", hint="give one of them")
 
 
 class Basic(PlanModel):
@@ -281,6 +295,18 @@ def _regex_errors(pattern: str, key: str) -> Iterator[PydanticCustomError]:
 def _possessive(pattern: str) -> str:
     """The pattern without what Python of an older version does not know."""
     return re.sub(r"(?<!\\)([*+?}])\+", r"\1", pattern)
+
+
+def _values(value: object) -> object:
+    """A field that is given several times has a list."""
+    return tuple(value) if isinstance(value, list | tuple) else value if value is None else (value,)
+
+
+Header = Annotated[
+    tuple[Text, ...] | None,
+    BeforeValidator(_values),
+    WithJsonSchema({"type": ["string", "number", "boolean", "array", "null"]}),
+]
 
 
 def _status(value: object) -> object:
@@ -375,8 +401,8 @@ AnyCheck = Annotated[Check, BeforeValidator(_check)]
 class Defaults(PlanModel):
     """What requests have in common."""
 
-    headers: dict[str, Text | None] = Field(default={})
-    """Header fields by name; null removes one that is set further out."""
+    headers: dict[str, Header] = Field(default={})
+    """Header fields by name, a list for one that is sent several times; null removes one that is set further out."""
     basic: Basic | None = None
     """Basic authentication, sent with the first request."""
     follow: Annotated[Any, AfterValidator(_checked_follow), _FOLLOW] = None
@@ -429,6 +455,8 @@ class RequestFields(Defaults):
     """Fields that are added to the URL: a mapping, or a list of {name, value, encode}."""
     body: Text | None = None
     """Body."""
+    body_base64: Base64 | None = None
+    """Body whose bytes are no text, in base64."""
     body_file: Text | None = None
     """Path of a file with the body, relative to this file."""
     json_body: Any = Field(default=None, validation_alias="json")
@@ -456,7 +484,11 @@ class RequestFields(Defaults):
         given = [key for key in (*METHODS, "url") if getattr(self, key) is not None]
         if len(given) > 1:
             yield validation_error(f"{given[0]} and {given[1]} exclude each other", at=(given[1],), hint="remove one")
-        bodies = [key for key in ("body", "body_file", "form", "multipart") if getattr(self, key) not in (None, ())]
+        bodies = [
+            key
+            for key in ("body", "body_base64", "body_file", "form", "multipart")
+            if getattr(self, key) not in (None, ())
+        ]
         bodies += ["json"] if self.json_body is not None else []
         if len(bodies) > 1:
             yield validation_error(

@@ -157,7 +157,7 @@ def _checked_condition(value: Any) -> Any:
 
 def _checked_name(text: str) -> str:
     if VARIABLE.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a variable's name; use letters, digits, '_', '-' and '.', a letter first")
+        raise ValueError(f"{text!r} is not a variable's name; write a text of one line without braces")
     return text
 
 
@@ -171,7 +171,7 @@ _MICROSECONDS = {
     "min": 60_000_000,
     "h": 3_600_000_000,
 }
-VARIABLE = re.compile(r"[^\s${}()\[\]'\"\\,;=<>!?|&]{1,200}")
+VARIABLE = re.compile(r"[^\x00-\x1f\x7f{}]{1,200}")
 _RATE = re.compile(r"(\d+(?:\.\d+)?|\$\{.*\})\s*(?:/\s*(s|m|min|h))?", re.S)
 _STAGES = re.compile(r"^[^$]*/\s*\d")
 _SCALAR = {"type": ["string", "number", "boolean"]}

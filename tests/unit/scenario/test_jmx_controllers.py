@@ -199,7 +199,7 @@ def test_listeners_that_are_scripts_run_after_each_request(kind: str) -> None:
         (element("CompareAssertion", "c"), "CompareAssertion has no native form"),
         (element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__proxyHost="p.test"), "through a proxy"),
         (element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__ipSource="10.0.0.1"), "a source address"),
-        (variables(**{"my name": "x"}), "the variable's name 'my name' has no native form"),
+        (variables(**{"my {name}": "x"}), "the variable's name 'my {name}' has no native form"),
         (headers(A="${__unescape(${x})}"), "__unescape of a variable"),
     ],
 )

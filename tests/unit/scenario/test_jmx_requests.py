@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from jmx_texts import arguments, converted, element, flow, get, group, headers, post, raw_body
 
+from jmx_elements import property_of
+from leadline.errors import PlanError
+
 
 def _rows(*rows: str) -> str:
     """A load profile of jpgc, whose rows have values between commas."""
@@ -174,8 +177,8 @@ def test_redirects_and_cookies() -> None:
             {"t": {"regex": "a(.)", "from": "headers", "match": "random", "default": "none", "groups": True}},
         ),
         (
-            element("JSONPostProcessor", JSONPostProcessor__referenceNames="a;b", JSONPostProcessor__jsonPathExprs="$.a;$..b", JSONPostProcessor__match_numbers="1;-1"),
-            {"a": {"json": "$.a", "default": ""}, "b": {"json": "$..b", "match": "all", "default": ""}},
+            element("JSONPostProcessor", JSONPostProcessor__referenceNames="a;b", JSONPostProcessor__jsonPathExprs="$.a;$..b", JSONPostProcessor__match_numbers="1;-1", JSONPostProcessor__defaultValues="N;M"),
+            {"a": {"json": "$.a", "default": "N"}, "b": {"json": "$..b", "match": "all", "default": "M"}},
         ),
         (
             element("BoundaryExtractor", BoundaryExtractor__refname="x", BoundaryExtractor__lboundary="<b>", BoundaryExtractor__rboundary="</b>", BoundaryExtractor__match_number="2"),
@@ -243,3 +246,29 @@ def test_what_a_response_assertion_reads(field: str, where: str) -> None:
 )  # fmt: skip
 def test_other_assertions(assertion: str, native: object) -> None:
     assert flow(get("/a", assertion))[0]["check"] == [native]
+
+
+def test_static_hosts_of_a_dns_cache_manager_are_addresses_of_the_scenario() -> None:
+    def manager(address: str, server: str = "") -> str:
+        host = property_of("StaticHost.Name", "shop.test") + property_of("StaticHost.Address", address)
+        servers = f'<stringProp name="1">{server}</stringProp>' if server else ""
+        inner = (
+            f'<collectionProp name="DNSCacheManager.servers">{servers}</collectionProp>'
+            f'<collectionProp name="DNSCacheManager.hosts"><elementProp name="shop.test">{host}</elementProp></collectionProp>'
+        )
+        return element("DNSCacheManager", "dns", inner=inner, DNSCacheManager__isCustomResolver=True)
+
+    document, conversion = converted(manager("192.0.2.7,192.0.2.8"), group(get("/a")))
+    assert document["hosts"] == {"shop.test": "192.0.2.7"}
+    assert all(item.outcome == "kept" for item in conversion.items)
+    with pytest.raises(PlanError, match=r"the address of shop\.test is 'staging'; write an IP address"):
+        converted(manager("staging"), group(get("/a")))
+    with pytest.raises(PlanError, match=r"names are not resolved by the servers 192\.0\.2\.53"):
+        converted(manager("192.0.2.7", "192.0.2.53"), group(get("/a")))
+    with pytest.raises(PlanError, match=r"shop\.test has another address elsewhere in the plan"):
+        converted(manager("192.0.2.7"), group(manager("192.0.2.9"), get("/a")))
+
+
+def test_a_plan_whose_groups_have_no_loops_is_refused() -> None:
+    with pytest.raises(PlanError, match="has 0 loops, so nothing is sent"):
+        converted(group(get("/a"), loops="0"))

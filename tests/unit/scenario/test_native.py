@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 from functools import cache
 from typing import Any
 
@@ -83,7 +84,6 @@ def test_a_url_and_a_rate_are_a_scenario() -> None:
     ("text", "expected"),
     [
         ("get: http://shop.test", ["/"]),
-        ("get: ${base}/x", [{"op": "variable", "name": "base"}, "/x"]),
         ("get: /x/${id}?q=${url_encode(q)}", None),
         ("get: http://[::1]:80/x", ["/x"]),
     ],
@@ -91,6 +91,18 @@ def test_a_url_and_a_rate_are_a_scenario() -> None:
 def test_url_is_split_into_server_and_path(text: str, expected: Any) -> None:
     request = action(text)
     assert expected is None or request["path"] == expected
+
+
+def test_a_path_may_begin_with_a_value_that_is_a_path_or_a_whole_url() -> None:
+    """The agent looks at the value when it sends the request; without a base there is no server but the value's."""
+    request = lowered("base: http://shop.test:81\nflow:\n  - get: ${root}/x\n").plan["populations"][0]["flow"][0][
+        "action"
+    ]
+    server = {key: request[key] for key in ("scheme", "host", "port")}
+    assert server == {"scheme": ["http"], "host": ["shop.test"], "port": ["81"]}
+    assert request["path"] == [{"op": "variable", "name": "root"}, "/x"]
+    below = action("get: ${root}/x")
+    assert (below["host"], below["path"][0]["op"], below["path"][1:]) == (["shop.test"], "if", request["path"])
 
 
 def test_paths_are_below_the_base_and_absolute_urls_replace_it() -> None:
@@ -421,3 +433,45 @@ def test_caches_resources_and_selectors_reach_the_agent() -> None:
     assert made["action"]["uses_cache"] is True
     assert made["action"]["embedded"] == {"pattern": ".*png", "at_once": 6}
     assert made["action"]["extractors"][0]["find"] == {"kind": "css", "selector": ["p"], "attribute": ["x"]}
+
+
+def test_hosts_have_their_addresses_at_the_ports_of_the_requests() -> None:
+    text = "hosts: {{Shop.test: 192.0.2.7, 'b.test:8443': '[::1]'}}\nvariables: {{p: '81'}}\nflow: [{{get: 'http://shop.test:{}/'}}]\n"
+    found = [(one.host, one.port, one.address) for one in lowered(text.format("${p}")).hosts]
+    assert found == [("shop.test", port, "192.0.2.7") for port in (80, 81, 443)] + [("b.test", 8443, "::1")]
+    assert errors(text.format("${random(1, 2)}")) == [
+        "a.yaml:1: the address of shop.test needs its ports, and a request's port is computed while the test runs; write shop.test:PORT"
+    ]
+    assert "'staging' is not an IP address" in errors("hosts: {a.test: staging}\nget: http://a.test/")[0]
+
+
+def test_a_field_may_be_sent_several_times() -> None:
+    made = lowered(
+        "base: http://a.test\nheaders: {A: ['1', '2'], B: '3'}\nflow: [{get: /x, headers: {b: ['4', '5']}}]\n"
+    )
+    headers = made.plan["populations"][0]["flow"][0]["action"]["headers"]
+    assert [(one["name"][0], one["value"][0]) for one in headers] == [("A", "1"), ("A", "2"), ("b", "4"), ("b", "5")]
+
+
+def test_bytes_that_are_no_text_stand_in_the_scenario_as_base64() -> None:
+    content = base64.b64encode(b"\xff\x00").decode()
+    made = lowered(f"base: http://a.test\nflow:\n  - post: /x\n    body_base64: {content}\n"
+                   f"  - post: /y\n    multipart: [{{name: f, base64: {content}, file_name: a.bin}}]\n")  # fmt: skip
+    (file,) = made.plan["files"]
+    first, second = (node["action"]["body"] for node in made.plan["populations"][0]["flow"])
+    assert (file["content_base64"], first["file"], second["parts"][0]["file"]) == (content, file["name"], file["name"])
+    assert "this is not base64" in errors("post: http://a.test/\nflow: [{post: 'http://a.test/', body_base64: '%'}]")[0]
+
+
+def test_the_text_of_a_file_is_read_before_the_test() -> None:
+    assert action("post: /x\n    body: \"<${file('up.txt')}>\"")["body"]["text"] == ["<hi>"]
+    assert errors("flow:\n  - post: http://a.test/\n    body: \"${file('no.txt')}\"") == [
+        "a.yaml:2: no.txt cannot be read"
+    ]
+
+
+def test_long_separators_and_blank_lines_of_data() -> None:
+    FILES["long.csv"] = b"a||b\n\n||c\n"
+    text = "base: http://a.test\ndata: [{{file: long.csv, columns: [x, y], separator: '||', quoted: false{}}}]\nflow: [{{get: /}}]\n"
+    rows = [lowered(text.format(more)).plan["feeders"][0]["rows"] for more in ("", ", blank_lines: eof")]
+    assert rows == [[["a", "b"], ["", "c"]], [["a", "b"], ["<EOF>", "<EOF>"], ["", "c"]]]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jmx_elements import property_of
 from leadline.analysis.targets import parse_targets
 from leadline.errors import InputError, PlanError
-from leadline.kinds.http.parts import TlsTrust
+from leadline.kinds.http.parts import Resolve, TlsTrust
 from leadline.kinds.scenario.command import EXAMPLE
 from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.targets import targets_of
@@ -38,6 +38,13 @@ def test_the_example_is_a_whole_scenario() -> None:
     load = scenario_workload(test, {"host": "h.test:81"}, None)
     assert load.plan.populations[0].flow
     assert (load.tls is not None, load.duration_ms, load.threads) == (True, 5_000, 1)
+
+
+def test_addresses_of_the_test_go_before_those_of_the_scenario() -> None:
+    text = "hosts: {h.test: 192.0.2.1}\nget: http://h.test:81/\n"
+    given = ScenarioTest(name="s", file=loaded(text), resolve=(Resolve(host="H.test", port=81, address="192.0.2.2"),))
+    found = {(one.host, one.port): one.address for one in scenario_workload(given, {}, None).route.resolve}
+    assert found == {("h.test", 80): "192.0.2.1", ("h.test", 81): "192.0.2.2", ("h.test", 443): "192.0.2.1"}
 
 
 def test_iterations_may_go_on_for_their_grace() -> None:

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from leadline.errors import InputError, PlanError
-from leadline.kinds.http.parts import TlsTrust
+from leadline.kinds.http.parts import ResolvedName, TlsTrust
 from leadline.masking import HIDDEN, is_secret_name
 from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import PlanText, from_text
@@ -128,6 +128,8 @@ class ScenarioTest(BaseTest):
     """Longest time for an answer, where the scenario gives none."""
     connect_timeout_ms: DurationMs = Field(default=10_000, validation_alias="connect_timeout")
     """Longest time to connect, where the scenario gives none."""
+    resolve: Items[ResolvedName] = ()
+    """Addresses to use instead of DNS: HOST:PORT:ADDRESS."""
     tls: TlsTrust | None = None
     """Certificates to accept, and the client's own, for https; with `ca`, certificates are checked in any case."""
     connections_per_user: Annotated[int, Field(ge=1, le=256)] = 6

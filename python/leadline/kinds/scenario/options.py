@@ -61,6 +61,12 @@ COMMAND = Command(
             key="correlate",
             value=False,
         ),
+        Option(
+            ("--resolve",),
+            "Use this address instead of DNS; repeatable.",
+            key="resolve",
+            metavar="HOST:PORT:ADDR",
+        ),
         Option(("--any-file",), "Read files outside of the scenario's folder too.", key="any_file"),
         *o.group("TLS", *TLS_TRUST),
         *o.FAMILY,

@@ -9,6 +9,7 @@ from leadline.agents.messages import LINE_LIMIT_BYTES
 from leadline.contract.models import (
     HttpRoute,
     HttpTimeouts,
+    Resolution,
     SamplesAll,
     ScenarioPlan,
     ScenarioWorkload,
@@ -42,6 +43,11 @@ def scenario_workload(
     plan = ScenarioPlan.model_validate(lowered.plan)
     _check_length(plan)
     tls = test.tls or TlsTrust()
+    given = {
+        **{(one.host.lower(), one.port): one.address for one in lowered.hosts},
+        **{(one.host.lower(), one.port): one.address for one in test.resolve},
+    }
+    resolved = [Resolution(host=host, port=port, address=address) for (host, port), address in given.items()]
     return ScenarioWorkload(
         plan=plan,
         seed=test.seed,
@@ -53,7 +59,7 @@ def scenario_workload(
         connections=None,
         ip_version=ip_version,
         timeouts=HttpTimeouts(connect_ms=test.connect_timeout_ms, response_ms=test.timeout_ms),
-        route=HttpRoute(bind=list(bind), resolve=[], dns="run", unix_socket=None, proxy=None),
+        route=HttpRoute(bind=list(bind), resolve=resolved, dns="run", unix_socket=None, proxy=None),
         socket=SocketOptions(**HttpTcp().model_dump()),
         tls=TlsSpec(
             # A CA is given to be checked against, also where the scenario checks nothing, as JMeter's plans.

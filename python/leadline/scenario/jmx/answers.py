@@ -98,24 +98,40 @@ def _matched(context: Context, element: Element, number: str, one: dict[str, Any
 
 def _json(context: Context, element: Element) -> dict[str, dict[str, Any]]:
     """The extractors of JSON paths: several variables may be listed, with `;` between them."""
-    names = [part.strip() for part in element.text("JSONPostProcessor.referenceNames").split(";")]
-    paths = element.text("JSONPostProcessor.jsonPathExprs").split(";")
-    numbers = element.text("JSONPostProcessor.match_numbers").split(";")
-    defaults = element.text("JSONPostProcessor.defaultValues").split(";")
+    names, paths, numbers, defaults = (
+        _split_like_java(element.text(f"JSONPostProcessor.{key}"))
+        for key in ("referenceNames", "jsonPathExprs", "match_numbers", "defaultValues")
+    )
+    names = [name.strip() for name in names]
+    if not len(names) == len(paths) == len(defaults):
+        why = "names, paths and default values differ in number: as in JMeter, nothing is taken"
+        context.conversion.dropped(element.what, element.line, why)
+        return {}
     found = {}
     for index, (name, path) in enumerate(zip(names, paths, strict=False)):
         if not name:
             continue
-        one: dict[str, Any] = {"json": context.text(element, path.strip())}
+        one: dict[str, Any] = {"json": context.text(element, _json_path_like_java(path.strip()))}
         _matched(context, element, numbers[index] if index < len(numbers) else "", one)
         # Unlike the other extractors, this one sets a variable in any case.
-        one["default"] = context.text(element, defaults[index]) if len(defaults) > index else ""
+        one["default"] = context.text(element, defaults[index])
         found[name] = one
     if element.flag("JSONPostProcessor.compute_concat"):
         context.conversion.changed(element.what, element.line, "NAME_ALL is not set")
-    if len(names) != len(paths):
-        context.cannot(element, "names and paths differ in number")
     return found
+
+
+def _split_like_java(text: str) -> list[str]:
+    """The parts between `;`; empty ones at the end are none, but an empty text is one part."""
+    parts = text.split(";")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _json_path_like_java(path: str) -> str:
+    """A JSONPath as JMeter's library reads one without `$`: it puts `$.` in front, so that `.id` is `$..id`."""
+    return f"$.{path}" if path.startswith(".") else path
 
 
 def _xpath(context: Context, element: Element) -> dict[str, dict[str, Any]]:
@@ -209,7 +225,7 @@ def _size(context: Context, element: Element) -> list[dict[str, Any]]:
 
 
 def _json_path(context: Context, element: Element) -> list[dict[str, Any]]:
-    one: dict[str, Any] = {"json": context.text(element, element.text("JSON_PATH"))}
+    one: dict[str, Any] = {"json": context.text(element, _json_path_like_java(element.text("JSON_PATH").strip()))}
     if element.flag("JSONVALIDATION"):
         if element.flag("EXPECT_NULL"):
             one["is_null"] = True

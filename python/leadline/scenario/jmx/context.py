@@ -6,13 +6,13 @@ Pure; shared by the modules that read elements.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.scenario.conversion import Conversion, Made
-from leadline.scenario.expressions import Expression, Literal, show, show_template
+from leadline.scenario.expressions import Call, Expression, Literal, show, show_template
 from leadline.scenario.functions import template
 from leadline.scenario.jmx.scripts import Scripts
 from leadline.scenario.jmx.texts import CannotRun, Texts
@@ -59,6 +59,8 @@ class Context:
     """User Defined Variables that are constants."""
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Data sources by name."""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Addresses of names that are not resolved."""
     sources: dict[tuple[str, str], Made] = field(default_factory=dict)
     """Those of them that take rows from one position, by file and share mode."""
     counters: dict[str, list[Element]] = field(default_factory=dict)
@@ -70,6 +72,17 @@ class Context:
     """The number of users of the group that is read; 0 if it has no single one."""
     parents: list[Element] = field(default_factory=list)
     """The controllers around the element that is read, outer ones first."""
+
+    def reader_of_texts(self, read_file: Callable[[str], bytes] | None) -> Callable[[Call], str] | None:
+        """What reads the file that a call names, with the values that are known now."""
+
+        def read(call: Call) -> str:
+            try:
+                return Names(self.parameters, dict(self.constants), read_file=read_file).text((call,))
+            except ValueError as error:
+                raise CannotRun(f"__FileToString: {error}") from None
+
+        return None if read_file is None else read
 
     def text(self, element: Element, text: str) -> str:
         """A text in the native form. One that cannot run is reported and stays as it is."""

@@ -49,7 +49,24 @@ def while_(context: Context, element: Element, steps: Steps, children: list[Step
             condition = Call("not", (Call("equals_ignore_case", (condition, Literal("false"))),))
     if condition is None:
         return steps
+    if index := _index(context, element).get("index"):
+        # JMeter's condition sees the number of the pass that it decides on.
+        passed = Variable(index)
+        number = Call("if", (Call("is_defined", (passed,)), Call("add", (passed, Literal(1))), Literal(0)))
+        condition = _replaced(condition, index, number)
+        before = [*before, made(element, set={index: None})]
     return [*before, named(element, **{"while": show(condition)}, steps=steps, **_index(context, element))]
+
+
+def _replaced(tree: Expression, name: str, value: Expression) -> Expression:
+    """The tree with a value in place of a variable."""
+    if isinstance(tree, Variable):
+        return value if tree.name == name else tree
+    if not isinstance(tree, Call):
+        return tree
+    if tree.function == "var" and tree.arguments[0] == Literal(name):
+        return value
+    return Call(tree.function, tuple(_replaced(argument, name, value) for argument in tree.arguments))
 
 
 def if_(context: Context, element: Element, steps: Steps, children: list[Steps]) -> Steps:

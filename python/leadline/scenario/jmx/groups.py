@@ -70,10 +70,7 @@ def _loops(context: Context, element: Element) -> Any:
     loops = context.number(element, text, "1")
     if isinstance(loops, int) and loops < 0:
         return "forever"
-    if isinstance(loops, int | float) and loops < 1:
-        context.conversion.changed(element.what, element.line, f"{text} loops are 1")
-        return 1
-    return loops
+    return 0 if isinstance(loops, int | float) and loops < 1 else loops
 
 
 def _unit(element: Element) -> str:

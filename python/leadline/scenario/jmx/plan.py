@@ -19,6 +19,7 @@ from leadline.scenario.functions import template
 from leadline.scenario.jmx import answers, scripted
 from leadline.scenario.jmx.context import Context, Scope, made
 from leadline.scenario.jmx.controllers import CONTROLLERS, Steps, named, pause
+from leadline.scenario.jmx.dns import read_static_hosts
 from leadline.scenario.jmx.groups import THREAD_GROUPS, group
 from leadline.scenario.jmx.samplers import ignores_cookies, request
 from leadline.scenario.jmx.scripts import Scripts
@@ -53,13 +54,14 @@ def read_jmx(
         rb"__setProperty\(\s*([\w.\-]+)|props\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)", content
     )
     shared = frozenset(name.decode() for pair in found for name in pair if name)
-    texts = Texts(scripts.expression, PurePath(file).name, shared)
+    texts = Texts(scripts.expression, None, PurePath(file).name, shared)
     scripts.texts = texts
     indexes = frozenset(
         name.decode("utf-8", "replace") for name in re.findall(rb"__jm__[^<>${}\"']{1,200}?__idx", content)
     )
     conversion = Conversion(file)
     context = Context(file, conversion, texts, scripts, parameters or {}, skips_scripts, indexes=indexes)
+    texts.read_text = context.reader_of_texts(read_file)
     document = _Walk(context, plan, read_file).document()
     conversion.raise_if_stopped(ADVICE)
     return tree(document, file), conversion
@@ -82,14 +84,7 @@ class _Walk:
         top = [element for element in plan.elements if element.enabled]
         self._disabled(plan)
         scope = Scope().with_siblings(element for element in top if self._is_config(element))
-        groups: Steps = []
-        for element in top:
-            if element.kind in THREAD_GROUPS:
-                groups.append(self._group(element, scope, top))
-            elif not self._is_config(element):
-                self._other(element)
-        if not groups:
-            raise PlanError(context.file, plan.line, "the test plan has no enabled thread group", hint="enable one")
+        groups = self._groups(top, scope)
         for element in self._config.values():
             context.finished(element)
         names: dict[str, int] = {}
@@ -102,6 +97,8 @@ class _Walk:
             found["variables"] = variables
         found |= {"unset_variables": "keep", "http": {"verify": False}}
         self._csv_reads(groups)
+        if context.hosts:
+            found["hosts"] = context.hosts
         if context.data:
             found["data"] = list(context.data.values())
         if plan.flag("TestPlan.serialize_threadgroups"):
@@ -114,7 +111,31 @@ class _Walk:
         plan.flag("TestPlan.functional_mode")
         context.finished(plan, "TestPlan.user_define_classpath", "TestPlan.comments")
         hoist(found)
-        return ordered(found, ("name", "base", "variables", "unset_variables", "http", "data", "serial", "groups"))
+        keys = ("name", "base", "hosts", "variables", "unset_variables", "http", "data", "serial", "groups")
+        return ordered(found, keys)
+
+    def _groups(self, top: list[Element], scope: Scope) -> Steps:
+        """The thread groups that do something. Raises PlanError if there is none."""
+        context, plan = self._context, self._plan
+        groups: Steps = []
+        idle: Element | None = None
+        for element in top:
+            if element.kind not in THREAD_GROUPS:
+                if not self._is_config(element):
+                    self._other(element)
+                continue
+            one = self._group(element, scope, top)
+            if one.get("load", {}).get("loops") == 0:
+                idle = element
+                context.conversion.dropped(element.what, element.line, "it has 0 loops")
+            else:
+                groups.append(one)
+        if groups:
+            return groups
+        if idle is not None:
+            hint = "give it a number of loops"
+            raise PlanError(context.file, idle.line, f"{idle.what} has 0 loops, so nothing is sent", hint=hint)
+        raise PlanError(context.file, plan.line, "the test plan has no enabled thread group", hint="enable one")
 
     def _variables(self) -> dict[str, str]:
         """User Defined Variables, wherever they stand; computed once at the start."""
@@ -379,6 +400,9 @@ class _Walk:
     def _include(self, element: Element, scope: Scope) -> Steps:
         context = self._context
         name = element.text("IncludeController.includepath").strip()
+        if not name:
+            context.conversion.dropped(element.what, element.line, "it names no file")
+            return []
         try:
             target = self._included_file(show_template(context.texts.template(name)), element.line)
         except (ValueError, CannotRun) as error:
@@ -408,7 +432,9 @@ class _Walk:
     def _other(self, element: Element) -> None:
         """Report an element that has no steps."""
         context = self._context
-        if element.kind in _WITHOUT_USE:
+        if element.kind == "DNSCacheManager":
+            read_static_hosts(context, element)
+        elif element.kind in _WITHOUT_USE:
             context.conversion.dropped(element.what, element.line, _WITHOUT_USE[element.kind])
         elif element.kind == "Arguments":
             return
@@ -456,7 +482,6 @@ _CONFIG = frozenset({
 })  # fmt: skip
 _WITHOUT_USE = {
     "TestFragmentController": "it is used where a module controller names it",
-    "DNSCacheManager": "names are resolved once by the agent",
     "KeystoreConfig": "client certificates are given to the command",
     "DebugPostProcessor": "it only shows variables",
     "DebugSampler": "it only shows variables",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +18,22 @@ from leadline.scenario.lower_expressions import Names
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
+_WITHOUT_BODY = frozenset({"HEAD", "OPTIONS"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-_FORM = "application/x-www-form-urlencoded; charset=UTF-8"
+_JAVA_CHARSETS = {
+    "utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "iso8859-15": "ISO-8859-15", "cp1252": "windows-1252",
+    "ascii": "US-ASCII", "utf-16-be": "UTF-16BE", "utf-16-le": "UTF-16LE", "shift_jis": "Shift_JIS", "euc_jp": "EUC-JP",
+    "gbk": "GBK", "gb2312": "GB2312", "gb18030": "GB18030", "big5": "Big5", "euc_kr": "EUC-KR", "koi8-r": "KOI8-R",
+}  # fmt: skip
+"""Names of charsets as Java writes them, by Python's."""
+_FORM = "application/x-www-form-urlencoded"
 
 
 def request(context: Context, element: Element, scope: Scope) -> Made:
     """The request of an HTTP sampler, with everything in scope but timers and processors."""
     settings = _Settings(context, element, scope)
     method = (settings.text("HTTPSampler.method", "GET") or "GET").strip()
+    settings.read_charset()
     base, path = settings.url()
     key = method.lower() if method in _METHODS else "url"
     found = made(element, **{key: path})
@@ -36,9 +46,6 @@ def request(context: Context, element: Element, scope: Scope) -> Made:
     settings.options(found)
     found["_request"] = key
     found["_base"] = base
-    encoding = settings.text("HTTPSampler.contentEncoding").strip()
-    if encoding and encoding.lower() not in ("utf-8", "utf8") and "${" not in encoding:
-        context.conversion.changed(element.what, element.line, f"texts are sent in UTF-8, not in {encoding}")
     return found
 
 
@@ -49,13 +56,28 @@ class _Settings:
         self.context = context
         self.element = element
         self.scope = scope
+        self.is_utf8 = True
+        self.charset = "UTF-8"
+        """That of bodies and parameters."""
         self.levels = [element, *(one for one in scope.nearest_first("ConfigTestElement") if one.gui in _HTTP_DEFAULTS)]
 
+    def read_charset(self) -> None:
+        """Read the charset of bodies and parameters."""
+        given = self.text("HTTPSampler.contentEncoding").strip()
+        named = self.context.constant(self.element, given) if "${" in given else given
+        if not named:
+            return
+        try:
+            codec = codecs.lookup(named).name
+        except LookupError:
+            self.context.cannot(self.element, f"the charset {named} is not known")
+            return
+        self.charset, self.is_utf8 = _JAVA_CHARSETS.get(codec, named), codec == "utf-8"
+
     def text(self, name: str, default: str = "") -> str:
-        for level in self.levels:
-            if level.text(name).strip():
-                return level.text(name)
-        return default
+        # Each level's value is asked for: one that a nearer level hides has its meaning elsewhere.
+        texts = [level.text(name) for level in self.levels]
+        return next((text for text in texts if text.strip()), default)
 
     def flag(self, name: str, default: bool = False) -> bool:
         return is_true(self.text(name), default)
@@ -77,33 +99,27 @@ class _Settings:
             return "", path
         scheme = scheme.removesuffix("://").rstrip(":/")
         base = f"{scheme}://{domain}" + (f":{port}" if port and port != "0" else "")
-        return base, _single_slashes(self._below(path))
-
-    def _below(self, path: str) -> str:
-        """The path with a slash in front, also where it begins with a variable."""
-        if not path.startswith("${"):
-            return path if path.startswith("/") else "/" + path
-        name = re.match(r"\$\{([^${}]+)\}", path)
-        value = None if name is None else self.context.constants.get(name[1])
-        if value is not None:
-            return path if value.startswith("/") else "/" + path
-        if name is None or not re.fullmatch(r"[A-Za-z_]\w*", name[1]):
-            return "/" + path
-        return f"/${{replace_pattern({name[1]}, '^/', '')}}" + path[name.end() :]
+        # What begins with a variable may be a path with or without its slash, or a whole URL.
+        return base, _single_slashes(path if path.startswith(("/", "${")) else "/" + path)
 
     def body(self, found: Made, method: str) -> None:
         arguments = self._arguments()
         files = self._files()
         is_raw = self.flag("HTTPSampler.postBodyRaw") or bool(arguments and not any(name for name, _, _ in arguments))
+        # Of other parameters JMeter leaves out those without a name.
+        arguments = [one for one in arguments if is_raw or one[0].strip()]
         as_multipart = self.flag("HTTPSampler.DO_MULTIPART_POST")
         if len(files) == 1 and not inner_text(files[0], "File.paramname") and not arguments and not as_multipart:
             self._file_body(found, files[0])
         elif (files or as_multipart) and method not in _WITH_QUERY:
             self._multipart(found, arguments, files)
+        elif is_raw and method in _WITHOUT_BODY:
+            if any(value for _, value, _ in arguments):
+                self.context.conversion.dropped(self.element.what, self.element.line, f"a body: {method} has none")
         elif arguments and is_raw and (method not in _WITH_QUERY or self.flag("HTTPSampler.postBodyRaw")):
-            found["body"] = "".join(self._raw(value, tag) for _, value, tag in arguments)
+            self._raw_body(found, "".join(self._raw(value, tag) for _, value, tag in arguments))
         elif method in _WITH_QUERY:
-            pairs = [one for one in arguments if one[0]]
+            pairs = [one for one in arguments if one[0].strip()]
             # A path that is a whole URL is taken as it is.
             if pairs and not re.match(r"https?://", self.native("HTTPSampler.path"), re.IGNORECASE):
                 found["query"] = self._pairs(pairs)
@@ -113,8 +129,9 @@ class _Settings:
             self.context.conversion.dropped(self.element.what, self.element.line, "parameters: HEAD has no body")
         elif arguments:
             found["form"] = self._fields(arguments)
-        if method in _WITH_BODY and not found.keys() & {"form", "multipart", "body_file"}:
-            self._body_type(found, "text/plain; charset=UTF-8" if "body" in found else _FORM)
+        has_text = bool(found.keys() & {"body", "body_base64"})
+        if has_text or "form" in found or (method in _WITH_BODY and not found.keys() & {"multipart", "body_file"}):
+            self._body_type(found, f"{'text/plain' if has_text else _FORM}; charset={self.charset}")
 
     def _body_type(self, found: Made, kind: str) -> None:
         """JMeter's type of a body that no header manager gives one."""
@@ -125,6 +142,34 @@ class _Settings:
         ]
         if "content-type" not in (name.strip().lower() for name in (*given, *found.get("headers", {}))):
             found["headers"] = {**found.get("headers", {}), "Content-Type": kind}
+
+    def _raw_body(self, found: Made, text: str) -> None:
+        """A raw body, whose bytes are those of its charset."""
+        plain = None if self.is_utf8 else self._plain(text)
+        content = None if plain is None else plain.encode(self.charset, "replace")
+        if plain is None or content is None or content == plain.encode():
+            found["body"] = text
+        else:
+            found["body_base64"] = base64.b64encode(content).decode()
+
+    def _plain(self, text: str) -> str | None:
+        """A native text without placeholders; None, with a report, for one whose values are sent in UTF-8."""
+        parts = template(text)
+        if all(isinstance(part, str) for part in parts):
+            return "".join(part for part in parts if isinstance(part, str))
+        why = f"the values of variables are sent in UTF-8, not in {self.charset}"
+        self.context.conversion.changed(self.element.what, self.element.line, why)
+        return None
+
+    def _encoded(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A parameter; in another charset than UTF-8 it is percent-encoded here."""
+        if self.is_utf8 or row.get("encode") is False or all(value.isascii() for value in row.values()):
+            return row
+        plain = {key: self._plain(value) for key, value in row.items()}
+        if None in plain.values():
+            return row
+        made = {key: _java_encoded(value or "", self.charset) for key, value in plain.items()}
+        return {**made, "encode": False}
 
     def _raw(self, value: str, tag: Tag) -> str:
         """A part of a raw body; one that is marked so is encoded as in a form."""
@@ -153,8 +198,8 @@ class _Settings:
                 if is_plain
                 else self._computed("url_decode", value, unquote_plus)
             )
-            rows.append({"name": self.context.text(self.element, name), "value": shown})
-        if len({row["name"] for row in rows}) == len(rows):
+            rows.append(self._encoded({"name": self.context.text(self.element, name), "value": shown}))
+        if len({row["name"] for row in rows}) == len(rows) and not any("encode" in row for row in rows):
             return {row["name"]: row["value"] for row in rows}
         return rows
 
@@ -172,7 +217,7 @@ class _Settings:
                 and inner_text(tag, "Argument.metadata") != "="
             ):
                 row = {"value": row["name"], **({"encode": False} if "encode" in row else {})}
-            rows.append(row)
+            rows.append(self._encoded(row))
         plain = all(set(row) == {"name", "value"} for row in rows)
         if plain and len({row["name"] for row in rows}) == len(rows):
             return {row["name"]: row["value"] for row in rows}
@@ -238,19 +283,22 @@ class _Settings:
             found["multipart"] = parts
 
     def headers(self, found: Made) -> None:
-        """Header managers merge by name, the nearest wins."""
-        headers: dict[str, tuple[str, str]] = {}
-        for manager in reversed(self.scope.nearest_first("HeaderManager")):
+        """Header managers merge by name: the nearest wins, with all of its fields of that name; of another one the
+        first field is added."""
+        headers: dict[str, tuple[str, list[str]]] = {}
+        for index, manager in enumerate(self.scope.nearest_first("HeaderManager")):
             for tag in manager.rows("HeaderManager.headers"):
                 name = self.context.text(manager, inner_text(tag, "Header.name").strip())
-                if name and not name.startswith(":"):
-                    headers[name.lower()] = (name, self.context.text(manager, inner_text(tag, "Header.value")))
-        own = {name: value for name, value in headers.values() if name.lower() not in ("content-length", "host")}
+                value = self.context.text(manager, inner_text(tag, "Header.value"))
+                if name and not name.startswith(":") and (index == 0 or name.lower() not in headers):
+                    headers.setdefault(name.lower(), (name, []))[1].append(value)
+        fields = {name: values[0] if len(values) == 1 else values for name, values in headers.values()}
+        own = {name: value for name, value in fields.items() if name.lower() not in ("content-length", "host")}
         dropped = [name for name, _ in headers.values() if name.lower() == "content-length"]
         if dropped:
             self.context.conversion.dropped(self.element.what, self.element.line, "Content-Length: it is computed")
         if "host" in headers:
-            own["Host"] = headers["host"][1]
+            own["Host"] = headers["host"][1][-1]
         if own:
             given = {name.lower() for name in own}
             kept = {name: value for name, value in found.get("headers", {}).items() if name.lower() not in given}
@@ -343,6 +391,11 @@ class _Settings:
 def ignores_cookies(manager: Element) -> bool:
     """Whether a cookie manager neither keeps nor sends cookies."""
     return manager.text("CookieManager.policy").strip().lower() == "ignorecookies"
+
+
+def _java_encoded(text: str, charset: str) -> str:
+    """A text as Java encodes one for a form."""
+    return quote_plus(text, safe="*", encoding=charset, errors="replace").replace("~", "%7E").replace("${", "$${")
 
 
 def _single_slashes(path: str) -> str:

@@ -34,7 +34,8 @@ def _csv(context: Context, element: Element) -> Steps:
         one["header"] = True
     separator = element.text("delimiter", ",") or ","
     if separator != ",":
-        one["separator"] = separator if len(separator) == 1 or separator == "\\t" else separator[0]
+        # Where values may be quoted JMeter takes the first character alone.
+        one["separator"] = separator[0] if element.flag("quotedData") and separator != "\\t" else separator
     if not element.flag("quotedData"):
         one["quoted"] = False
     encoding = element.text("fileEncoding").strip()
@@ -45,6 +46,8 @@ def _csv(context: Context, element: Element) -> Steps:
         one["share"] = "group"
     elif mode == "shareMode.thread":
         one["share"] = "user"
+    if not element.flag("quotedData") and not element.flag("stopThread"):
+        one["blank_lines"] = "eof"
     if not element.flag("recycle", True):
         one["at_end"] = "stop-user" if element.flag("stopThread") else "eof"
     element.flag("stopThread")

@@ -26,6 +26,8 @@ class Texts:
 
     script: Callable[[str, str], Expression]
     """The expression of a script in a language; raises CannotRun."""
+    read_text: Callable[[Call], str] | None = None
+    """The content that `file()` stands for; raises CannotRun."""
     plan_name: str = ""
     shared: frozenset[str] = frozenset()
     """Properties that the plan itself sets."""
@@ -159,7 +161,9 @@ class Texts:
     def property(self, arguments: list[str], default_at: int, default: str | None) -> Expression:
         """A property: a parameter of the scenario, or a shared variable that the plan sets."""
         name = self.literal(arguments, 0)
-        given = self.argument(arguments, default_at, name if default is None else default)
+        # Without the argument there is a default; one that is empty is an empty text.
+        has_default = default_at < len(arguments)
+        given = self.argument(arguments, default_at) if has_default else Literal(name if default is None else default)
         value = Call("param", (Literal(name), given))
         if name in self.shared:
             value = Call("if", (Call("is_defined", (Variable(name),)), Variable(name), given))
@@ -233,8 +237,18 @@ class Texts:
         fallback = self.argument(arguments, 1) if len(arguments) > 1 else name
         return Call("var", (name, fallback))
 
+    def file_content(self, arguments: list[str]) -> Expression:
+        """`__FileToString`: the content of a file, which is read before the test."""
+        name, encoding = self.argument(arguments, 0), self.literal(arguments, 1)
+        value = Call("file", (name, *([Literal(encoding)] if encoding else [])))
+        return self._stored(arguments[2] if len(arguments) > 2 else "", value)
+
     def evaluated(self, arguments: list[str]) -> Expression:
-        """`__eval`: the text as it is; placeholders in the values of its variables are not computed."""
+        """`__eval`: the text as it is, and the text of a file with its placeholders; placeholders in the values of
+        variables are not computed."""
+        value = self.argument(arguments, 0)
+        if isinstance(value, Call) and value.function == "file" and self.read_text is not None:
+            return self.expression(self.read_text(value))
         self.notes.append("__eval: the placeholders in a variable's value are not computed")
         return self.argument(arguments, 0)
 
@@ -372,13 +386,15 @@ def _of_escape(match: re.Match[str]) -> str:
 def _iso_ms(text: str) -> int:
     """Milliseconds of an ISO 8601 duration: P1D, -PT2H, P1DT3H."""
     match = re.fullmatch(
-        r"\s*([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d+)?)S)?)?\s*", text
+        r"\s*([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?\s*",
+        text,
+        re.IGNORECASE,
     )
     if text.strip() and match is None:
         raise CannotRun(f"{text!r} is not a duration")
     if match is None:
         return 0
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups()[1:])
+    days, hours, minutes, seconds = (float((part or "0").replace(",", ".")) for part in match.groups()[1:])
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return round(total * 1000) * (-1 if match[1] == "-" else 1)
 
@@ -425,6 +441,7 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "UUID": lambda texts, arguments: Call("uuid"),
     "counter": Texts.counter,
     "CSVRead": Texts.csv_read,
+    "FileToString": Texts.file_content,
     "V": Texts.variable,
     "eval": Texts.evaluated,
     "intSum": Texts.sum,

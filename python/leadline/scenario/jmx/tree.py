@@ -6,6 +6,7 @@ the time to read grows with the size alone. Pure.
 
 from __future__ import annotations
 
+import re
 import xml.parsers.expat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,10 @@ MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 200
 MAX_TAGS = 300_000
 """Some twenty for each of the samplers of a large plan; reading them takes some seconds."""
+
+
+_STAND_IN = 0xF700
+_CONTROL = re.compile(rb"&#(?:x0{0,6}([0-9A-Fa-f]{1,2})|0{0,6}([0-9]{1,2}));")
 
 
 @dataclass(slots=True)
@@ -148,7 +153,7 @@ class _Reader:
 
     def read(self, content: bytes) -> Tag:
         try:
-            self._parser.Parse(content, True)
+            self._parser.Parse(_CONTROL.sub(_stand_in, content), True)
         except xml.parsers.expat.ExpatError as error:
             words = xml.parsers.expat.ErrorString(error.code)
             raise PlanError(self._file, error.lineno, f"not XML: {words}", hint="save it again in JMeter") from None
@@ -164,14 +169,14 @@ class _Reader:
         if self._count > MAX_TAGS:
             hint = "split the test plan"
             raise PlanError(self._file, line, f"more than {MAX_TAGS:,} elements are too many", hint=hint)
-        tag = Tag(name, attributes, line)
+        tag = Tag(name, {key: _with_controls(value) for key, value in attributes.items()}, line)
         self._stack[-1].tags.append(tag)
         self._stack.append(tag)
         self._texts.append([])
 
     def _end(self, name: str) -> None:
         # Once for all pieces: expat begins another one after each comment, and at each line of a section.
-        self._stack.pop().text = "".join(self._texts.pop())
+        self._stack.pop().text = _with_controls("".join(self._texts.pop()))
 
     def _characters(self, text: str) -> None:
         self._texts[-1].append(text)
@@ -179,6 +184,20 @@ class _Reader:
     def _refused(self, *_: object) -> None:
         line = self._parser.CurrentLineNumber
         raise PlanError(self._file, line, "a test plan has no document type (<!DOCTYPE>)", hint="remove it")
+
+
+def _stand_in(match: re.Match[bytes]) -> bytes:
+    """A character of Unicode's private area for a control character, which XML 1.0 has no reference to and JMeter
+    reads."""
+    code = int(match[2], 10) if match[2] else int(match[1], 16)
+    return b"&#%d;" % (_STAND_IN + code) if code < 32 and code not in (9, 10, 13) else match[0]
+
+
+def _with_controls(text: str) -> str:
+    if not any(_STAND_IN <= ord(character) < _STAND_IN + 32 for character in text):
+        return text
+    first, last = chr(_STAND_IN), chr(_STAND_IN + 31)
+    return re.sub(f"[{first}-{last}]", lambda match: chr(ord(match[0]) - _STAND_IN), text)
 
 
 def _elements(tree: Tag, file: str) -> list[Element]:
