@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +42,9 @@ def read_scenario(
     if not head and file.endswith((".har", ".jmx")):
         tool = "the browser" if file.endswith(".har") else "JMeter"
         raise PlanError(file, None, "the file is empty", hint=f"save it in {tool} again")
+    if re.match(rb"[\w.$]+\s*\(\s*\{", content.lstrip(b"\xef\xbb\xbf \t\r\n")[:200]) and file.endswith(".har"):
+        hint = "remove what is around the braces"
+        raise PlanError(file, 1, "this is JSONP: a script that calls a function; a HAR file is JSON", hint=hint)
     if head == b"<" and file.endswith(".har"):
         raise PlanError(file, 1, "this is XML or a web page; a HAR file is JSON", hint="save it in the browser again")
     # XML may be in UTF-16, which its mark tells.

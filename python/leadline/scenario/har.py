@@ -10,18 +10,23 @@ import base64
 import binascii
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin, urlsplit
 
 from leadline.errors import PlanError
 from leadline.plan.source import Node
 from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
 from leadline.scenario.correlation import Exchange, correlate
+from leadline.scenario.har_bodies import add_body
 from leadline.scenario.har_flow import Entry, flow_of
+from leadline.scenario.har_values import literal, lower_pairs_of, mapping_of, one_line, pairs_of
 
 MOST_ENTRIES = 20_000
+MAX_REDIRECT_GAP_MS = 2000
+"""From the end of an answer that redirects to the beginning of its target; one that begins later is a visit."""
 
 
 def read_har(
@@ -41,7 +46,9 @@ def read_har(
     entries.sort(key=lambda entry: entry.start_ms)
     entries = list(_sendable(entries, only_hosts, conversion))
     if not entries:
-        raise PlanError(file, None, "no entry of it can be sent", hint="see --only-host, or record again")
+        reasons = Counter(item.why for item in conversion.items).most_common(1)
+        why = f": {reasons[0][1]} x {reasons[0][0]}" if reasons else ": it has no entries"
+        raise PlanError(file, None, f"no entry of it can be sent{why}", hint="see --only-host, or record again")
     for entry in entries:
         entry.made = _request(entry, conversion)
     if correlates:
@@ -49,11 +56,13 @@ def read_har(
         for entry, indexes in zip(entries, givers, strict=True):
             entry.needs = {entries[index].number for index in indexes}
     _codings(entries, conversion)
-    titles = {page: _literal(title) for page, title in _titles(log).items()}
+    titles = {page: literal(title) for page, title in _titles(log).items()}
     flow = flow_of(entries, titles, conversion)
     document: dict[str, Any] = {"name": _name(file), "load": {"users": 1, "iterations": 1}, "flow": flow}
+    if only_hosts:
+        document["targets"] = _origins(entries)
     hoist(document)
-    return tree(ordered(document, ("name", "base", "http", "load", "flow")), file, None), conversion
+    return tree(ordered(document, ("name", "base", "targets", "http", "load", "flow")), file, None), conversion
 
 
 def _log(content: bytes, file: str) -> dict[str, Any]:
@@ -75,25 +84,28 @@ def _log(content: bytes, file: str) -> dict[str, Any]:
 
 def _entry(number: int, one: Any, conversion: Conversion) -> Entry | None:
     """An entry with its times; None if it lacks what a request needs."""
-    request = _mapping(_mapping(one).get("request"))
+    request = mapping_of(mapping_of(one).get("request"))
     method, url = request.get("method"), request.get("url")
-    start_ms = _instant_ms(_mapping(one).get("startedDateTime"))
+    start_ms = _instant_ms(mapping_of(one).get("startedDateTime"))
     if not isinstance(method, str) or not isinstance(url, str) or start_ms is None or not _TOKEN.fullmatch(method):
-        conversion.dropped(f"entry {number}", None, "it has no method, URL or time")
+        lacks = "method" if not isinstance(method, str) else "URL" if not isinstance(url, str) else "time"
+        conversion.dropped(f"entry {number}", None, f"it has no {lacks}" if start_ms is None else "it has no method or URL")
         return None
     page = one.get("pageref")
     length_ms = _length_ms(one)
-    queued_ms = _known_ms(_mapping(one.get("timings")).get("blocked"))
-    response = _mapping(one.get("response"))
+    queued_ms = _known_ms(mapping_of(one.get("timings")).get("blocked"))
+    response = mapping_of(one.get("response"))
+    cache = one.get("_fromCache")
     return Entry(
         number, page if isinstance(page, str) else None, start_ms, start_ms + min(queued_ms, length_ms),
         start_ms + length_ms, method.upper(), url, request, response,
+        cache if isinstance(cache, str) else "",
     )  # fmt: skip
 
 
 def _length_ms(one: dict[str, Any]) -> float:
     """The time of an entry, with what it waited in the browser's queue; -1 is not applicable."""
-    timings = _mapping(one.get("timings"))
+    timings = mapping_of(one.get("timings"))
     # By the specification ssl is inside of connect, so it is not added.
     known_ms = sum(_known_ms(timings.get(key)) for key in ("blocked", "dns", "connect", "send", "wait", "receive"))
     total = one.get("time")
@@ -108,48 +120,94 @@ def _known_ms(value: Any) -> float:
 
 def _sendable(entries: list[Entry], only_hosts: Sequence[str], conversion: Conversion) -> Iterable[Entry]:
     """The entries that are sent; the others are reported."""
-    targets: dict[str, list[Entry]] = {}
+    redirects = _Redirects(only_hosts)
     for entry in entries:
-        try:
-            parts = urlsplit(entry.url)
-            host = parts.hostname
-        except ValueError:
-            parts, host = urlsplit(""), None
-        if parts.scheme not in ("http", "https") or not host:
-            what = "a URL in the page itself" if parts.scheme in ("data", "blob", "about") else "no URL for HTTP"
-            conversion.dropped(entry.what, None, what)
-        elif only_hosts and not any(host == one or host.endswith("." + one) for one in only_hosts):
-            conversion.dropped(entry.what, None, "its host is not one of --only-host")
-        elif _is_websocket(entry):
-            conversion.dropped(entry.what, None, "a WebSocket")
-        elif entry.method == "CONNECT":
-            conversion.dropped(entry.what, None, "a tunnel through a proxy")
-        elif targets.get(entry.url):
-            first = targets[entry.url].pop(0)
+        reason = _why_not_sent(entry, only_hosts)
+        if reason is not None:
+            conversion.dropped(entry.what, None, reason)
+        elif (first := redirects.take(entry)) is not None:
             first.hops.append(entry)
             first.end_ms = max(first.end_ms, entry.end_ms)
             conversion.dropped(entry.what, None, "a redirect that is followed")
-            _await_target(first, entry, targets)
+            redirects.note(first, entry)
         else:
             if _status(entry) == 0:
                 conversion.changed(entry.what, None, "it had no answer when it was recorded")
             yield entry
-            _await_target(entry, entry, targets)
+            redirects.note(entry, entry)
+            if entry.follows is not None:
+                why = "its redirect is not followed: it leads to a host that is not one of --only-host"
+                conversion.changed(entry.what, None, why)
 
 
-def _await_target(first: Entry, hop: Entry, targets: dict[str, list[Entry]]) -> None:
-    """Note the target of an answer that redirects: its entry follows, and must not be sent twice."""
-    target = hop.response.get("redirectURL") or dict(_lower_pairs(hop.response.get("headers"))).get("location")
-    if _status(hop) in (301, 302, 303, 307, 308) and isinstance(target, str) and target:
+def _why_not_sent(entry: Entry, only_hosts: Sequence[str]) -> str | None:
+    """Why an entry is no request of its own; None if it is one."""
+    try:
+        parts = urlsplit(entry.url)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not host:
+        return "a URL in the page itself" if parts.scheme in ("data", "blob", "about") else "no URL for HTTP"
+    if not _is_wanted(host, only_hosts):
+        return "its host is not one of --only-host"
+    if entry.from_cache:
+        return f"from the browser's cache ({entry.from_cache}): it was not sent"
+    if _is_websocket(entry):
+        return "a WebSocket"
+    return "a tunnel through a proxy" if entry.method == "CONNECT" else None
+
+
+def _is_wanted(host: str, only_hosts: Sequence[str]) -> bool:
+    return not only_hosts or any(host == one or host.endswith("." + one) for one in only_hosts)
+
+
+class _Redirects:
+    """The targets of answers that redirect: their entries follow at once, and must not be sent twice."""
+
+    def __init__(self, only_hosts: Sequence[str]) -> None:
+        self._only_hosts = only_hosts
+        self._targets: dict[str, list[tuple[Entry, float]]] = {}
+
+    def take(self, entry: Entry) -> Entry | None:
+        """The entry whose redirect leads to this one; None if it is a visit of its own."""
+        waiting = self._targets.get(urldefrag(entry.url).url, [])
+        while waiting:
+            first, ended_ms = waiting.pop(0)
+            if entry.start_ms - ended_ms <= MAX_REDIRECT_GAP_MS:
+                return first
+        return None
+
+    def note(self, first: Entry, hop: Entry) -> None:
+        """Note where an answer redirects to. One to an unwanted host is not followed."""
+        target = hop.response.get("redirectURL") or dict(lower_pairs_of(hop.response.get("headers"))).get("location")
+        if _status(hop) not in (301, 302, 303, 307, 308) or not isinstance(target, str) or not target:
+            return
         try:
-            joined = urljoin(hop.url, target)
+            joined = urldefrag(urljoin(hop.url, target)).url
+            host = urlsplit(joined).hostname or ""
         except ValueError:
             return
-        targets.setdefault(joined, []).append(first)
+        if not _is_wanted(host, self._only_hosts):
+            first.follows = len(first.hops)
+            return
+        self._targets.setdefault(joined, []).append((first, hop.end_ms))
+
+
+def _origins(entries: list[Entry]) -> list[str]:
+    """The origins of all requests, and their hosts at the usual ports, to which a redirect may lead."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        for one in (entry, *entry.hops):
+            parts = urlsplit(one.url)
+            host = _host(parts.hostname or "")
+            found[f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"] = None
+            found |= {f"http://{host}": None, f"https://{host}": None}
+    return list(found)
 
 
 def _is_websocket(entry: Entry) -> bool:
-    upgrade = next((value for name, value in _pairs(entry.request.get("headers")) if name.lower() == "upgrade"), "")
+    upgrade = next((value for name, value in pairs_of(entry.request.get("headers")) if name.lower() == "upgrade"), "")
     return upgrade.lower() == "websocket" or _status(entry) == 101
 
 
@@ -165,19 +223,21 @@ def _request(entry: Entry, conversion: Conversion) -> Made:
         port = parts.port
     except ValueError:
         port = None
-    base = f"{parts.scheme}://{_literal(_host(parts.hostname or ''))}" + (f":{port}" if port else "")
-    path = _literal((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    base = f"{parts.scheme}://{literal(_host(parts.hostname or ''))}" + (f":{port}" if port else "")
+    path = literal((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
     key = entry.method.lower() if entry.method in _METHODS else "url"
     made = Made(None, {key: path})
     if key == "url":
         made["method"] = entry.method
-    made["name"] = _literal(f"{entry.method} {parts.path or '/'}")
+    made["name"] = literal(f"{entry.method} {parts.path or '/'}")
     _headers(entry, made)
-    _body(entry, made, conversion)
+    add_body(entry, made, conversion)
     status = _status(entry.last)
     if status >= 400:
         made["ok"] = f"200-399,{status}"
         conversion.changed(entry.what, None, f"its status was {status}: this is no failure")
+    if entry.follows is not None:
+        made["follow"] = entry.follows
     made["_request"], made["_base"] = key, base
     conversion.kept(entry.what, None)
     return made
@@ -190,12 +250,12 @@ def _host(name: str) -> str:
 def _headers(entry: Entry, made: Made) -> None:
     """The headers that a user of the same browser would send: cookies come from the jar, validators from a cache."""
     found: dict[str, tuple[str, str]] = {}
-    for name, value in _pairs(entry.request.get("headers")):
+    for name, value in pairs_of(entry.request.get("headers")):
         lower = name.lower()
         if name.startswith(":") or lower in _NOT_SENT or not _TOKEN.fullmatch(name):
             continue
         found[lower] = (name, f"{found[lower][1]}, {value}" if lower in found else value)
-    headers = {name: _literal(_one_line(value)) for name, value in found.values()}
+    headers = {name: literal(one_line(value)) for name, value in found.values()}
     if headers:
         made["headers"] = headers
 
@@ -221,79 +281,9 @@ def _codings(entries: list[Entry], conversion: Conversion) -> None:
         conversion.changed(f"Accept-Encoding {coding}", None, f"{whose} ask for other codings: this one is not read")
 
 
-def _body(entry: Entry, made: Made, conversion: Conversion) -> None:
-    data = _mapping(entry.request.get("postData"))
-    text, params = data.get("text"), data.get("params")
-    mime = data.get("mimeType") if isinstance(data.get("mimeType"), str) else ""
-    kind = str(mime).partition(";")[0].strip().lower()
-    if isinstance(params, list) and params and (not text or kind == "multipart/form-data"):
-        _params(made, kind, [one for one in params if isinstance(one, dict)], entry, conversion)
-        return
-    if not isinstance(text, str) or not text:
-        if _body_size(entry) > 0:
-            conversion.changed(entry.what, None, "its body is missing in the file")
-        return
-    if data.get("encoding") == "base64":
-        try:
-            text = base64.b64decode(text, validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError, ValueError):
-            conversion.changed(entry.what, None, "its body is binary: it is left out")
-            return
-    if kind == "application/x-www-form-urlencoded" and _is_form(text):
-        made["form"] = _form(text)
-        return
-    made["body"] = _literal(text)
-    if mime and "content-type" not in {name.lower() for name in made.get("headers", {})}:
-        made.setdefault("headers", {})["Content-Type"] = _literal(_one_line(str(mime)))
-
-
-def _body_size(entry: Entry) -> int:
-    size = entry.request.get("bodySize")
-    return size if isinstance(size, int) else 0
-
-
-def _is_form(text: str) -> bool:
-    """Whether a form's text is the same after it was taken apart and put together."""
-    pairs = parse_qsl(text, keep_blank_values=True)
-    return (
-        len(pairs) == len(text.split("&"))
-        and len({name for name, _ in pairs}) == len(pairs)
-        and all("=" in part for part in text.split("&"))
-    )
-
-
-def _form(text: str) -> dict[str, str]:
-    return {_literal(name): _literal(value) for name, value in parse_qsl(text, keep_blank_values=True)}
-
-
-def _params(made: Made, kind: str, params: list[dict[str, Any]], entry: Entry, conversion: Conversion) -> None:
-    if kind == "multipart/form-data":
-        parts = []
-        for one in params:
-            part = {"name": _literal(str(one.get("name", ""))), "value": _literal(str(one.get("value") or ""))}
-            if one.get("fileName"):
-                part["file_name"] = _literal(str(one["fileName"]))
-                conversion.changed(entry.what, None, f"the content of the file {one['fileName']} is as in the HAR file")
-            if one.get("contentType"):
-                part["type"] = _literal(str(one["contentType"]))
-            parts.append(part)
-        made["multipart"] = parts
-        headers = made.get("headers", {})
-        made["headers"] = {name: value for name, value in headers.items() if name.lower() != "content-type"}
-        if not made["headers"]:
-            del made["headers"]
-        return
-    # Browsers give params percent-encoded or not; both are decoded here, and encoded when they are sent.
-    rows = [(unquote_plus(str(one.get("name", ""))), unquote_plus(str(one.get("value") or ""))) for one in params]
-    if len({name for name, _ in rows}) == len(rows):
-        made["form"] = {_literal(name): _literal(value) for name, value in rows}
-    else:
-        made["form"] = [{"name": _literal(name), "value": _literal(value)} for name, value in rows]
-
-
 def _exchange(entry: Entry) -> Exchange:
     """A request with its answer; of one that is redirected the last answer, but the cookies of all."""
-    content = _mapping(entry.last.response.get("content"))
+    content = mapping_of(entry.last.response.get("content"))
     text = content.get("text")
     body = text if isinstance(text, str) else ""
     if content.get("encoding") == "base64":
@@ -301,8 +291,8 @@ def _exchange(entry: Entry) -> Exchange:
             body = base64.b64decode(body).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError, ValueError):
             body = ""
-    headers = _pairs(entry.last.response.get("headers"))
-    given = [pair for hop in (entry, *entry.hops) for pair in _lower_pairs(hop.response.get("headers"))]
+    headers = pairs_of(entry.last.response.get("headers"))
+    given = [pair for hop in (entry, *entry.hops) for pair in lower_pairs_of(hop.response.get("headers"))]
     # Browsers put several fields of one name in one value, a line each.
     cookies = [line for name, value in given if name == "set-cookie" for line in value.split("\n")]
     url = entry.last.url if entry.hops else ""
@@ -318,22 +308,6 @@ def _titles(log: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _pairs(headers: Any) -> list[tuple[str, str]]:
-    return [
-        (str(one.get("name", "")), str(one.get("value", "")))
-        for one in (headers if isinstance(headers, list) else [])
-        if isinstance(one, dict)
-    ]
-
-
-def _lower_pairs(headers: Any) -> list[tuple[str, str]]:
-    return [(name.lower(), value) for name, value in _pairs(headers)]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _instant_ms(text: Any) -> float | None:
     if not isinstance(text, str):
         return None
@@ -347,19 +321,6 @@ def _instant_ms(text: Any) -> float | None:
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000
     except (OverflowError, ValueError):
         return None
-
-
-def _literal(text: str) -> str:
-    """A text whose placeholders are no placeholders."""
-    return _whole(text).replace("${", "$${")
-
-
-def _whole(text: str) -> str:
-    return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _name(file: str) -> str:

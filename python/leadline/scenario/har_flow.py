@@ -38,9 +38,13 @@ class Entry:
     url: str
     request: dict[str, Any]
     response: dict[str, Any]
+    from_cache: str = ""
+    """The browser's cache that it came from."""
     made: Made = field(default_factory=lambda: Made(None))
     hops: list[Entry] = field(default_factory=list)
     """The redirects that it was followed by."""
+    follows: int | None = None
+    """How many of its redirects are followed; None for all."""
     needs: set[int] = field(default_factory=set)
     """Numbers of the entries whose answers give what it sends."""
 

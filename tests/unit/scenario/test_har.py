@@ -12,6 +12,7 @@ from har_texts import entry, har
 from leadline.errors import PlanError
 from leadline.plan.source import plain
 from leadline.scenario.conversion import Conversion
+from leadline.scenario.formats import FormatOptions, read_scenario
 from leadline.scenario.har import read_har
 from leadline.scenario.native import checked, read_native
 from leadline.scenario.native_writer import write_native
@@ -271,3 +272,100 @@ def test_hosts_websockets_and_failures() -> None:
 def test_files_that_are_no_har_are_named(content: bytes, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         read_har(content, "a.har")
+
+
+def _flow(content: bytes, **options: Any) -> tuple[list[dict[str, Any]], dict[str, Any], Conversion]:
+    """Requests without the pauses between them, the scenario, and the report."""
+    root, conversion = read_har(content, "shop.har", **options)
+    checked(root)
+    document = plain(root)
+    return [step for step in document["flow"] if "wait" not in step], document, conversion
+
+
+def test_redirects_to_other_hosts_than_the_wanted_ones_are_not_followed() -> None:
+    """A sign-on at another host: what it leads back to is a request of its own, and only once."""
+    steps, document, _ = _flow(
+        har(
+            entry("http://a.test/go", "01.000", status=302, gives=[{"name": "Location", "value": "http://b.test/l"}]),
+            entry("http://b.test/l", "01.020", status=302, gives=[{"name": "Location", "value": "http://a.test/b?c=1"}]),
+            entry("http://a.test/b?c=1", "01.040"),
+            entry("http://a.test/spa", "02.000", status=302, gives=[{"name": "Location", "value": "/#/home"}]),
+            entry("http://a.test/", "02.020"),
+        ),
+        only_hosts=["a.test"],
+    )
+    assert [(step["get"], step.get("follow")) for step in steps] == [("/go", 0), ("/b?c=1", None), ("/spa", None)]
+    assert document["targets"] == ["http://a.test", "https://a.test"]
+
+
+def test_a_visit_long_after_a_redirect_is_a_visit() -> None:
+    gives = [{"name": "Location", "value": "/home"}]
+    steps, _, _ = _flow(
+        har(
+            entry("http://a.test/out", "01.000", status=302, gives=gives),
+            entry("http://a.test/home", "09.000"),
+            entry("http://a.test/out", "20.000", status=302, gives=gives),
+            entry("http://a.test/home", "20.015"),
+        )
+    )
+    assert [step["get"] for step in steps] == ["/out", "/home", "/out"]
+
+
+def test_entries_from_the_browsers_cache_are_not_sent() -> None:
+    steps, _, conversion = _flow(har(entry("http://a.test/p"), entry("http://a.test/i", "02.000", _fromCache="disk")))
+    assert [step["get"] for step in steps] == ["/p"]
+    assert [item.why for item in conversion.items if item.outcome == "dropped"] == [
+        "from the browser's cache (disk): it was not sent"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "native"),
+    [
+        ({"mimeType": "application/x-www-form-urlencoded", "text": "name=caf%E9&b=1"}, {"body": "name=caf%E9&b=1"}),
+        (
+            {"mimeType": "application/x-www-form-urlencoded", "params": [{"name": "sum", "value": "1+1"}]},
+            {"form": {"sum": "1+1"}},
+        ),
+        (
+            {"mimeType": "application/x-www-form-urlencoded", "params": [{"name": "a", "value": "1%2B1+x"}]},
+            {"form": {"a": "1+1 x"}},
+        ),
+        ({"mimeType": "application/x-protobuf", "text": "CgVoZWxsb/8=", "encoding": "base64"}, {"body_base64": "CgVoZWxsb/8="}),
+        (
+            {
+                "mimeType": "multipart/form-data; boundary=--B",
+                "text": '----B\r\nContent-Disposition: form-data; name="f"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\nhel\r\nlo'
+                '\r\n----B\r\nContent-Disposition: form-data; name="g"\r\n\r\n1\r\n----B--\r\n',
+                "params": [{"name": "f", "value": "", "fileName": "a.txt"}],
+            },
+            {
+                "multipart": [
+                    {"name": "f", "value": "hel\r\nlo", "file_name": "a.txt", "type": "text/plain"},
+                    {"name": "g", "value": "1"},
+                ]
+            },
+        ),
+    ],
+)
+def test_bodies_keep_their_bytes(data: dict[str, Any], native: dict[str, Any]) -> None:
+    (step,), _, _ = _flow(har(entry("http://a.test/x", method="POST", request={"postData": data})))
+    assert {key: step[key] for key in native} == native
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (har(entry("data:text/plain,x"), entry("data:text/plain,y")), "no entry of it can be sent: 2 x a URL in the page itself"),
+        (har({"request": {"method": "GET", "url": "http://a.test/"}}), "no entry of it can be sent: 1 x it has no time"),
+        (har(), "no entry of it can be sent: it has no entries"),
+    ],
+)
+def test_a_file_without_a_request_says_why(content: bytes, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        read_har(content, "shop.har")
+
+
+def test_jsonp_is_named() -> None:
+    with pytest.raises(PlanError, match="this is JSONP"):
+        read_scenario(b"onInputData(" + har(entry("http://a.test/")) + b");", "shop.har", FormatOptions())

@@ -61,7 +61,7 @@ def read_jmx(
     )
     conversion = Conversion(file)
     context = Context(file, conversion, texts, scripts, parameters or {}, skips_scripts, indexes=indexes)
-    texts.read_text = context.reader_of_texts(read_file)
+    texts.file_text = context.reader_of_texts(read_file)
     document = _Walk(context, plan, read_file).document()
     conversion.raise_if_stopped(ADVICE)
     return tree(document, file), conversion

@@ -26,7 +26,7 @@ class Texts:
 
     script: Callable[[str, str], Expression]
     """The expression of a script in a language; raises CannotRun."""
-    read_text: Callable[[Call], str] | None = None
+    file_text: Callable[[Call], str] | None = None
     """The content that `file()` stands for; raises CannotRun."""
     plan_name: str = ""
     shared: frozenset[str] = frozenset()
@@ -247,8 +247,8 @@ class Texts:
         """`__eval`: the text as it is, and the text of a file with its placeholders; placeholders in the values of
         variables are not computed."""
         value = self.argument(arguments, 0)
-        if isinstance(value, Call) and value.function == "file" and self.read_text is not None:
-            return self.expression(self.read_text(value))
+        if isinstance(value, Call) and value.function == "file" and self.file_text is not None:
+            return self.expression(self.file_text(value))
         self.notes.append("__eval: the placeholders in a variable's value are not computed")
         return self.argument(arguments, 0)
 
