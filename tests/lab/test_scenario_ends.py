@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from collections.abc import Iterator
+import socketserver
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import cli_runs as cli
@@ -238,6 +240,63 @@ def test_load_that_nothing_answers_has_failed(tmp_path: Path) -> None:
     for done in (refused, ran["reset"]):
         [label] = json.loads(done.stdout)["scenario"]["labels"]
         assert label["failed"] == 4
+
+
+@contextmanager
+def answering(respond: Callable[[str], bytes]) -> Iterator[int]:
+    """A server on a port of its own that answers each request by its path."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while line := self.rfile.readline():
+                while self.rfile.readline() not in (b"\r\n", b""):
+                    pass
+                self.wfile.write(respond(line.split()[1].decode()))
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield int(server.server_address[1])
+        server.shutdown()
+
+
+def status_of_path(path: str) -> bytes:
+    return f"HTTP/1.1 {path.strip('/')} X\r\nContent-Length: 2\r\n\r\nok".encode()
+
+
+def test_a_request_that_fails_counts_once(tmp_path: Path) -> None:
+    """One whose check or extraction fails was answered too, and statuses that no standard has refuse."""
+    text = "base: http://127.0.0.1:${param('port')}\nload: {users: 1, iterations: 10}\n"
+    steps = "{get: /200, check: [{contains: nope}]}, {get: /200, extract: {a: {regex: 'z(.)', required: true}}}"
+    with answering(status_of_path) as port:
+        given = ("-J", f"port={port}", "--json")
+        all_fail = written(tmp_path, f"{text}flow: [{steps}]\nthresholds: {{http_req_failed: rate<0.5}}\n")
+        missed = leadline("scenario", all_fail, *given)
+        half_fail = written(tmp_path, f"{text}flow: [{steps}, {{get: /200}}, {{get: /999, ok: '999'}}]\n")
+        half = leadline("scenario", half_fail, *given)
+        refused = leadline("scenario", written(tmp_path, f"{text}flow: [{{get: /999}}, {{get: /600}}]\n"), *given)
+        beside = leadline("http", f"http://127.0.0.1:{port}/999", "-n", "20", "--json", "--no-calibrate")
+    figures = [json.loads(done.stdout)["metrics"] for done in (missed, half, refused, beside)]
+    found = [tuple(one[name]["value"] for name in ("requests", "error_ratio")) for one in figures]
+    assert found == [(20, 1.0), (40, 0.5), (20, 1.0), (20, 1.0)]
+    assert missed.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("flow: [{get: '${nope}/x'}]\nload: {users: 1, iterations: 2}", "2 x undefined_variable"),
+        ("flow: [{if: '1 == 2', then: [{get: 'http://127.0.0.1/'}]}]\nload: {users: 1, iterations: 2}",
+         "no step of the flow that was reached is a request"),
+        ("flow: [{get: 'http://127.0.0.1/'}]\nload: {threads: 0, loops: 1}", "no iteration began"),
+    ],
+)  # fmt: skip
+def test_load_that_sends_nothing_has_failed_and_says_why(tmp_path: Path, text: str, cause: str) -> None:
+    done = leadline("scenario", written(tmp_path, f"unset_variables: fail\n{text}\n"), "--json")
+    assert (done.returncode, done.stderr.splitlines()[0].startswith(f"leadline: no request was sent: {cause}")) == (
+        1,
+        True,
+    )
 
 
 def test_secret_parameters_stand_in_no_file_and_no_output(tmp_path: Path) -> None:

@@ -535,7 +535,7 @@ def refused(evidence: Evidence) -> Iterator[Reason]:
     answers = counter(data, "responses")
     count = sum(counter(data, name) or 0 for name in validity.REFUSED)
     if _is_many(count, answers):
-        text = f"{count} of {answers} answers have status 4xx or 5xx"
+        text = f"{count} of {answers} answers have a status of 400 or above"
         yield Reason("answers-refuse", f"{text}: rate and latency are theirs too")
 
 

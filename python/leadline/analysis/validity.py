@@ -57,8 +57,10 @@ CEILING_BUSY = 0.8
 WAITING_SHARE = 0.01
 WAITING_FEW = 3
 
-REFUSED: tuple[records.CountName, ...] = ("status_4xx", "status_5xx")
-"""Counts of answers that refuse their request."""
+REFUSED: tuple[records.CountName, ...] = (
+    "status_4xx", "status_5xx", "status_6xx", "status_7xx", "status_8xx", "status_9xx",
+)  # fmt: skip
+"""Counts of answers that refuse their request; servers also send statuses that no standard has, such as 999."""
 
 # A window shorter than half of the plan shows the start and the end of the load rather than the path.
 SHORTEST_WINDOW_SHARE = 0.5

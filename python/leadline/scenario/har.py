@@ -89,7 +89,9 @@ def _entry(number: int, one: Any, conversion: Conversion) -> Entry | None:
     start_ms = _instant_ms(mapping_of(one).get("startedDateTime"))
     if not isinstance(method, str) or not isinstance(url, str) or start_ms is None or not _TOKEN.fullmatch(method):
         lacks = "method" if not isinstance(method, str) else "URL" if not isinstance(url, str) else "time"
-        conversion.dropped(f"entry {number}", None, f"it has no {lacks}" if start_ms is None else "it has no method or URL")
+        conversion.dropped(
+            f"entry {number}", None, f"it has no {lacks}" if start_ms is None else "it has no method or URL"
+        )
         return None
     page = one.get("pageref")
     length_ms = _length_ms(one)

@@ -36,5 +36,3 @@ def _whole(text: str) -> str:
 def one_line(text: str) -> str:
     """A text without line breaks."""
     return " ".join(text.split())
-
-

@@ -506,6 +506,16 @@ def test_the_ceiling_is_among_the_generators_figures() -> None:
         assert generator is not None and generator.ceiling_per_s == wanted
 
 
+def test_a_script_that_fails_at_its_end_is_no_request() -> None:
+    data = steady_test("http")
+    made = data.outcomes[0].outcome
+    made["counts"] = {"kind": "http", "responses": 50, "requests_sent": 50, "requests_due": 50}
+    made["errors"] = {"script_error": 1}
+    assert analyse_test(data).metrics["error_ratio"].value == 0
+    made["errors"] = {"reset": 1}
+    assert analyse_test(data).metrics["error_ratio"].value == pytest.approx(1 / 51)
+
+
 @pytest.mark.parametrize("kind", ["rr", "http"])
 def test_a_load_without_any_answer_has_no_rate_to_tell(kind: str) -> None:
     data = steady_test(kind)

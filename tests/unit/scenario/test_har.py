@@ -287,7 +287,9 @@ def test_redirects_to_other_hosts_than_the_wanted_ones_are_not_followed() -> Non
     steps, document, _ = _flow(
         har(
             entry("http://a.test/go", "01.000", status=302, gives=[{"name": "Location", "value": "http://b.test/l"}]),
-            entry("http://b.test/l", "01.020", status=302, gives=[{"name": "Location", "value": "http://a.test/b?c=1"}]),
+            entry(
+                "http://b.test/l", "01.020", status=302, gives=[{"name": "Location", "value": "http://a.test/b?c=1"}]
+            ),
             entry("http://a.test/b?c=1", "01.040"),
             entry("http://a.test/spa", "02.000", status=302, gives=[{"name": "Location", "value": "/#/home"}]),
             entry("http://a.test/", "02.020"),
@@ -331,7 +333,10 @@ def test_entries_from_the_browsers_cache_are_not_sent() -> None:
             {"mimeType": "application/x-www-form-urlencoded", "params": [{"name": "a", "value": "1%2B1+x"}]},
             {"form": {"a": "1+1 x"}},
         ),
-        ({"mimeType": "application/x-protobuf", "text": "CgVoZWxsb/8=", "encoding": "base64"}, {"body_base64": "CgVoZWxsb/8="}),
+        (
+            {"mimeType": "application/x-protobuf", "text": "CgVoZWxsb/8=", "encoding": "base64"},
+            {"body_base64": "CgVoZWxsb/8="},
+        ),
         (
             {
                 "mimeType": "multipart/form-data; boundary=--B",
@@ -356,8 +361,14 @@ def test_bodies_keep_their_bytes(data: dict[str, Any], native: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (har(entry("data:text/plain,x"), entry("data:text/plain,y")), "no entry of it can be sent: 2 x a URL in the page itself"),
-        (har({"request": {"method": "GET", "url": "http://a.test/"}}), "no entry of it can be sent: 1 x it has no time"),
+        (
+            har(entry("data:text/plain,x"), entry("data:text/plain,y")),
+            "no entry of it can be sent: 2 x a URL in the page itself",
+        ),
+        (
+            har({"request": {"method": "GET", "url": "http://a.test/"}}),
+            "no entry of it can be sent: 1 x it has no time",
+        ),
         (har(), "no entry of it can be sent: it has no entries"),
     ],
 )

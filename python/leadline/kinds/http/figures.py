@@ -108,8 +108,9 @@ def _error_ratio(data: TestData) -> float | None:
 
     Failed are: errors, answers with status 4xx or 5xx, requests that had no answer for over a second at the end, and
     requests that were not sent, beyond the few that every end leaves. Requests that are in flight or just due at the
-    end are not failed."""
-    failed = sum(count for name, count in error_counts(data).items() if not name.startswith("status_"))
+    end are not failed. A script's done() that fails is no request."""
+    errors = error_counts(data).items()
+    failed = sum(count for name, count in errors if not name.startswith("status_") and name != "script_error")
     refused = sum(counter(data, name) or 0 for name in REFUSED)
     answered = counter(data, "responses")
     unsent = counter(data, "unsent") or 0

@@ -129,7 +129,13 @@ def _fates(metrics: Mapping[str, Metric]) -> str:
 def _unlisted_failures(result: TestResult, ratio: float) -> str:
     """The reason for an error ratio above zero if no error and no status 4xx or 5xx is listed; else empty."""
     listed = result.errors or _value(result.metrics, _status(4)) or _value(result.metrics, _status(5))
-    return ": unanswered for over 1 s, or unsent" if ratio > 0 and not listed else ""
+    if ratio <= 0 or listed:
+        return ""
+    classes = [_value(result.metrics, _status(kind)) for kind in range(1, 6)]
+    known = sum(count or 0 for count in classes)
+    if (_value(result.metrics, "requests") or 0) > known and any(count is not None for count in classes):
+        return ": answers with a status of 600 or above"
+    return ": unanswered for over 1 s, or unsent"
 
 
 def _transfer(metrics: Mapping[str, Metric]) -> str:

@@ -183,10 +183,12 @@ class ScenarioKind(Kind[ScenarioTest]):
 
     def rules(self) -> Rules:
         """The rules of HTTP load, those of its users, and a note on why its own ceiling is unknown."""
-        from leadline.kinds.scenario.notes import run_too_short, users_wait
+        from leadline.kinds.scenario.notes import run_too_short, something_sent, users_wait
 
         rules = HTTP.rules()
-        return replace(rules, findings=(*rules.findings, users_wait), notes=(run_too_short, *rules.notes))
+        return replace(
+            rules, findings=(something_sent, *rules.findings, users_wait), notes=(run_too_short, *rules.notes)
+        )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
         """Requests first, then latencies."""

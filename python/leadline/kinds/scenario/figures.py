@@ -8,6 +8,7 @@ from leadline.analysis.histograms import Histogram
 from leadline.analysis.intervals import share_metric
 from leadline.analysis.metrics import CENSORED, Histograms, counter, times
 from leadline.analysis.model import Metric
+from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
 from leadline.kinds.scenario.findings import check_counts, findings, iteration_sample, merged_sample, transaction_sample
 from leadline.kinds.scenario.tagged import tagged_figures
@@ -27,7 +28,10 @@ def scenario_figures(data: TestData, histograms: Histograms) -> dict[str, Metric
     ended = None if not groups else sum(group.completed + group.failed for group in groups)
     length_s = _length_s(data)
     passed, failed = check_counts(found)
+    ratio = _error_ratio(data, found)
     return {
+        # That of http, without a report of the requests.
+        **({} if ratio is None else {"error_ratio": ratio}),
         "repeated": Metric(counter(data, "repeated") or 0 if groups else None, "count"),
         "iterations": Metric(ended, "count"),
         "iterations_per_s": Metric(ended / length_s if ended is not None and length_s else None, "1/s"),
@@ -42,6 +46,17 @@ def scenario_figures(data: TestData, histograms: Histograms) -> dict[str, Metric
         **times("start_late", histograms.sample("start_late"), ("p50", "p99", "max")),
         **tagged_figures(data),
     }
+
+
+def _error_ratio(data: TestData, found: ScenarioFindings | None) -> Metric | None:
+    """The share of the requests that failed: each once, whatever failed of it. A request whose check or extraction
+    failed was answered too, so errors and answers do not add to the number of requests. None without a report."""
+    labels = [] if found is None else [label for label in found.labels if not label.is_transaction]
+    if not labels:
+        return None
+    ended, failed = sum(label.ended for label in labels), sum(label.failed for label in labels)
+    whole = ended + (counter(data, "unanswered") or 0)
+    return Metric((failed + (counter(data, "unanswered_over_1s") or 0)) / whole if whole else None, "ratio")
 
 
 def with_scenario_histograms(data: TestData, histograms: Histograms) -> Histograms:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline.analysis import busy_users
-from leadline.analysis.metrics import error_counts
-from leadline.analysis.model import Reason
-from leadline.analysis.validity import Evidence, Finding
+from leadline.analysis.metrics import counter, error_counts, error_examples
+from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.validity import NOTHING_ANSWERED, Evidence, Finding
+from leadline.kinds.scenario.findings import findings
 from leadline.kinds.scenario.own_ceiling import count_running_users, too_short
 
 MAX_FAILED_SHARE = 0.01
@@ -26,6 +27,23 @@ def users_wait(evidence: Evidence) -> Iterator[Finding]:
     yield from busy_users.judge_users(
         users.mean, users.answers_per_s, response_us / 1e6, has_think_time=data.spec.has_waits
     )
+
+
+def something_sent(evidence: Evidence) -> Iterator[Finding]:
+    """A load that sent nothing: there is no figure of a server in it."""
+    data = evidence.data
+    if data.status != "done" or counter(data, "requests_sent") or counter(data, "requests_due"):
+        return
+    found = findings(data)
+    if found is None or counter(data, "responses"):
+        return
+    errors = sorted(error_counts(data).items(), key=lambda item: -item[1])
+    examples = error_examples(data)
+    shown = [f"{count:,} x {name}" + (f" ({examples[name]})" if name in examples else "") for name, count in errors]
+    if not shown and not sum(group.begun for group in found.groups):
+        shown = ["no iteration began"]
+    why = ", ".join(shown) or "no step of the flow that was reached is a request"
+    yield Verdict.INCOMPLETE, Reason(NOTHING_ANSWERED, f"no request was sent: {why}")
 
 
 def run_too_short(evidence: Evidence) -> Iterator[Reason]:
