@@ -509,7 +509,7 @@ def test_the_ceiling_is_among_the_generators_figures() -> None:
 def test_a_script_that_fails_at_its_end_is_no_request() -> None:
     data = steady_test("http")
     made = data.outcomes[0].outcome
-    made["counts"] = {"kind": "http", "responses": 50, "requests_sent": 50, "requests_due": 50}
+    made["counts"] = {"kind": "http", "responses": 50, "requests_sent": 50, "requests_due": 50}  # type: ignore[typeddict-unknown-key]
     made["errors"] = {"script_error": 1}
     assert analyse_test(data).metrics["error_ratio"].value == 0
     made["errors"] = {"reset": 1}

@@ -133,7 +133,7 @@ def _unlisted_failures(result: TestResult, ratio: float) -> str:
         return ""
     classes = [_value(result.metrics, _status(kind)) for kind in range(1, 6)]
     known = sum(count or 0 for count in classes)
-    if (_value(result.metrics, "requests") or 0) > known and any(count is not None for count in classes):
+    if (_value(result.metrics, "requests") or 0) > known and all(count is not None for count in classes):
         return ": answers with a status of 600 or above"
     return ": unanswered for over 1 s, or unsent"
 
