@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from leadline.scenario.conversion import Conversion
     from leadline.scenario.formats import FormatOptions
+    from leadline.scenario.lowering import LoweredScenario
     from leadline.scenario.native import ReadScenario
 
 NAME = "convert"
@@ -88,6 +89,7 @@ def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: Forma
     except PlanError as error:
         _print_errors("not checked as a whole", error)
         return
+    print_unset(lowered)
     try:
         check_scenario(lowered, file)
     except PlanError as error:
@@ -96,6 +98,13 @@ def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: Forma
         _print_errors("cannot-run", error)
     except (MissingBinary, AgentLost) as error:
         print_note(f"not checked as a whole: {error}")
+
+
+def print_unset(lowered: LoweredScenario) -> None:
+    """The placeholders that are sent as they are written, on stderr."""
+    for one in lowered.unset[:_MOST_LINES]:
+        place = one.file if one.line is None else f"{one.file}:{one.line}"
+        print_note(f"{place}: the variable '{one.name}' is set nowhere: ${{{one.name}}} is sent as it is written")
 
 
 def _print_errors(what: str, error: PlanError) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from leadline.errors import PlanError
 from leadline.scenario.conversion import Conversion
+from leadline.scenario.given_parameters import check_given_parameters
 from leadline.scenario.har import read_har
 from leadline.scenario.jmx.plan import read_jmx
 from leadline.scenario.native import ReadScenario, checked, read_native
@@ -47,6 +48,25 @@ def read_scenario(
         raise PlanError(file, 1, "this is JSONP: a script that calls a function; a HAR file is JSON", hint=hint)
     if head == b"<" and file.endswith(".har"):
         raise PlanError(file, 1, "this is XML or a web page; a HAR file is JSON", hint="save it in the browser again")
+    contents = [content]
+    found = _read_content(content, head, file, options, None if read_file is None else _remembering(read_file, contents))
+    check_given_parameters(options.parameters, contents, file)
+    return found
+
+
+def _remembering(read_file: Callable[[str], bytes], contents: list[bytes]) -> Callable[[str], bytes]:
+    """The same function, which adds what it reads to a list."""
+
+    def read(name: str) -> bytes:
+        contents.append(read_file(name))
+        return contents[-1]
+
+    return read
+
+
+def _read_content(
+    content: bytes, head: bytes, file: str, options: FormatOptions, read_file: Callable[[str], bytes] | None
+) -> tuple[ReadScenario, Conversion | None]:
     # XML may be in UTF-16, which its mark tells.
     if head == b"<" or content.startswith((b"\xff\xfe<\x00", b"\xfe\xff\x00<")):
         root, conversion = read_jmx(

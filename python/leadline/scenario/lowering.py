@@ -28,6 +28,7 @@ from leadline.scenario.model import DataSource, Group, Scenario
 from leadline.scenario.request_models import Defaults
 from leadline.scenario.step_models import RequestStep
 from leadline.scenario.thresholds import Threshold, check_known_tags, read_threshold
+from leadline.scenario.unset_variables import UnsetVariable, unset_variables
 from leadline.scenario.values import duration
 
 MOST_ROWS = 1_000_000
@@ -48,6 +49,8 @@ class LoweredScenario:
     """Each with whether the test ends when it is missed, and the ms before that may happen."""
     users: int
     """Users at most, as far as it is known."""
+    unset: tuple[UnsetVariable, ...]
+    """Variables that it reads and nothing sets."""
     hosts: tuple[FixedAddress, ...]
     """Addresses that are used instead of DNS."""
     has_end: bool
@@ -161,6 +164,9 @@ class _Lowering:
             "populations": populations,
             "targets": [target.rstrip("/") for target in scenario.targets],
         }
+        unset = unset_variables(plan)
+        if unset and scenario.unset_variables == "fail":
+            self._raise_unset(unset)
         self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
         requests = [one for one in _parts(populations) if one.get("kind") == "request"]
@@ -175,6 +181,7 @@ class _Lowering:
             verifies_tls=scenario.http.verify is not False and all(group.http.verify is not False for group in groups),
             thresholds=thresholds,
             hosts=hosts,
+            unset=unset,
             has_end=all(_has_end(load.arrivals) for group, load in loads if group.phase == "main"),
             users=sum(_most_users(load.arrivals) for group, load in loads if group.phase == "main"),
         )
@@ -275,6 +282,14 @@ class _Lowering:
                 missing |= {named[0]} if named is not None else set()
             first.others = tuple(others[1:])
             raise
+
+    def _raise_unset(self, unset: tuple[UnsetVariable, ...]) -> None:
+        """Raise PlanError: requests that read these variables would fail without being sent."""
+        for one in unset:
+            hint = f"did you mean '{one.near}'?" if one.near else "set it in variables, data, extract or a step"
+            why = f"the variable '{one.name}' is set nowhere"
+            self._problems.add([PlanError(one.file or self._root.mark.file, one.line, why, hint=hint)])
+        self._problems.raise_any()
 
     def _feeder(self, source: DataSource, node: Node) -> Lowered:
         index = self._scenario.data.index(source)

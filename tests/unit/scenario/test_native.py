@@ -10,11 +10,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from har_texts import entry, har
+from jmx_texts import element, get, group, plan
 
 from leadline.contract.models import ScenarioPlan
 from leadline.errors import PlanError
 from leadline.plan.source import plain
 from leadline.scenario.due_times import random_due
+from leadline.scenario.formats import FormatOptions, read_scenario
 from leadline.scenario.lowering import LoweredScenario, lower
 from leadline.scenario.model import scenario_schema
 from leadline.scenario.native import read_native
@@ -44,7 +47,8 @@ def lowered(text: str, **parameters: str) -> LoweredScenario:
 
 
 def flow(text: str, **parameters: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = lowered(f"base: http://shop.test/api\nflow:\n{text}", **parameters).plan[
+    head = "base: http://shop.test/api\nvariables: {id: 1, user: u, root: r, q: x, user.name: n, n: 2, token: t}"
+    found: list[dict[str, Any]] = lowered(f"{head}\nflow:\n{text}", **parameters).plan[
         "populations"
     ][0]["flow"]
     return found
@@ -95,7 +99,7 @@ def test_url_is_split_into_server_and_path(text: str, expected: Any) -> None:
 
 def test_a_path_may_begin_with_a_value_that_is_a_path_or_a_whole_url() -> None:
     """The agent looks at the value when it sends the request; without a base there is no server but the value's."""
-    request = lowered("base: http://shop.test:81\nflow:\n  - get: ${root}/x\n").plan["populations"][0]["flow"][0][
+    request = lowered("base: http://shop.test:81\nvariables: {root: r}\nflow:\n  - get: ${root}/x\n").plan["populations"][0]["flow"][0][
         "action"
     ]
     server = {key: request[key] for key in ("scheme", "host", "port")}
@@ -475,3 +479,46 @@ def test_long_separators_and_blank_lines_of_data() -> None:
     text = "base: http://a.test\ndata: [{{file: long.csv, columns: [x, y], separator: '||', quoted: false{}}}]\nflow: [{{get: /}}]\n"
     rows = [lowered(text.format(more)).plan["feeders"][0]["rows"] for more in ("", ", blank_lines: eof")]
     assert rows == [[["a", "b"], ["", "c"]], [["a", "b"], ["<EOF>", "<EOF>"], ["", "c"]]]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("variables: {note: x}\nflow: [{get: '/${nope}'}]", ["nope"]),
+        ("flow: [{get: /, extract: {id: {json: $.id, match: all}}}, {get: '/${id_1}${id_matchNr}${x_1}'}]", ["x_1"]),
+        ("data: [{rows: [[1]], columns: [user]}]\nflow: [{post: /, form: {a: '${user}', b: '${usr}'}}]", ["usr"]),
+        ("flow: [{count: n}, {set: {m: '1'}}, {repeat: 2, index: i, steps: [{get: '/${n}${m}${i}'}]}]", []),
+        ("flow: [{if: \"token != ''\", then: [{get: \"/${first_of(token, 'x')}\"}]}]", []),
+        ("flow: [{lua: vars.made = 1}, {get: '/${made}${other}'}]", ["other"]),
+        ("flow: [{lua: 'vars[name()] = 1'}, {get: '/${made}'}]", []),
+    ],
+)
+def test_variables_that_nothing_sets_are_found_before_the_run(text: str, names: list[str]) -> None:
+    if names:
+        hint = "did you mean 'note'?" if names == ["nope"] else None
+        (found,) = errors(f"base: http://a.test\n{text}\n")
+        assert f"the variable '{names[0]}' is set nowhere" in found and (hint is None or hint in found)
+    kept = lowered(f"base: http://a.test\nunset_variables: keep\n{text}\n")
+    assert [one.name for one in kept.unset] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.yaml", b"get: \"http://${param('host')}/\"", "nothing in it reads the parameter 'hst'; did you mean 'host'?"),
+        ("a.yaml", b"get: http://a.test/", "nothing in it reads the parameter 'hst'; it has no parameters"),
+        ("a.har", har(entry("http://a.test/")), "nothing in it reads the parameter 'hst'; it has no parameters"),
+        ("a.jmx", plan(group(get("/${__P(host,x)}"))), "did you mean 'host'?"),
+        ("a.jmx", plan(group(get("/a", element("JSR223PreProcessor", script='props.get("hst")')))), None),
+        ("a.jmx", plan(group(get("/${__P(${name})}"))), None),
+        ("a.jmx", plan(group(get("/${__property(hst,,)}"))), None),
+    ],
+)
+def test_a_parameter_that_the_file_does_not_have_is_refused(name: str, content: bytes, words: str | None) -> None:
+    options = FormatOptions(parameters={"hst": "1"}, skips_scripts=True)
+    if words is None:
+        read_scenario(content, name, options)
+        return
+    with pytest.raises(PlanError) as failure:
+        read_scenario(content, name, options)
+    assert words in str(failure.value)

@@ -28,10 +28,13 @@ def plan(name: str) -> dict[str, Any]:
 
 def shape(nodes: list[dict[str, Any]]) -> list[Any]:
     """What the nodes do, without names and lines, on one server: only JMeter sends a token to another one that it is
-    redirected to."""
+    redirected to, and a form's charset."""
     found: list[Any] = []
     for node in nodes:
         action = {key: value for key, value in node["action"].items() if key not in _NOT_COMPARED}
+        form = {"name": ["Content-Type"], "value": ["application/x-www-form-urlencoded; charset=UTF-8"]}
+        fields = sorted((one for one in action.get("headers", []) if one != form), key=lambda one: str(one["name"]))
+        action |= {"headers": fields} if "headers" in action else {}
         found.append([_without_fallbacks(action), shape(node["action"].get("nodes", []))])
     return found
 

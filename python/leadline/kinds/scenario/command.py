@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
-from leadline.cli.convert import parameters
+from leadline.cli.convert import parameters, print_unset
 from leadline.cli.kind_command import measure
 from leadline.cli.output import print_json, print_note
 from leadline.cli.scenario_check import check_scenario
@@ -72,6 +72,7 @@ def run(values: Mapping[str, Any]) -> int:
     )
     if loaded.conversion is not None:
         _print(loaded.conversion)
+    print_unset(lowered)
     from leadline.kinds.scenario.workload import scenario_workload
 
     family = single_args.family(values["ipv4"], values["ipv6"])
