@@ -285,7 +285,7 @@ def test_a_request_that_fails_counts_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("flow: [{get: '${nope}/x'}]\nload: {users: 1, iterations: 2}", "2 x undefined_variable"),
+        ("flow: [{get: \"http://a.test/${int('x')}\"}]\nload: {users: 1, iterations: 2}", "2 x not_a_number"),
         ("flow: [{if: '1 == 2', then: [{get: 'http://127.0.0.1/'}]}]\nload: {users: 1, iterations: 2}",
          "no step of the flow that was reached is a request"),
         ("flow: [{get: 'http://127.0.0.1/'}]\nload: {threads: 0, loops: 1}", "no iteration began"),

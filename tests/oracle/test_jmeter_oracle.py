@@ -18,13 +18,14 @@ from cases_control import CASES as CONTROL
 from cases_http import CASES as HTTP
 from cases_pages import CASES as PAGES
 from cases_requests import CASES as REQUESTS
+from cases_scripts import CASES as SCRIPTS
 from jmeter import VERSION, JMeter, is_available
 from oracle_elements import Case
 from recording_server import RecordingServer
 
 from in_process import leadline
 
-CASES = {one.name: one for one in (*CONTROL, *HTTP, *ANSWER_CASES, *PAGES, *REQUESTS)}
+CASES = {one.name: one for one in (*CONTROL, *HTTP, *ANSWER_CASES, *PAGES, *REQUESTS, *SCRIPTS)}
 ANSWERS = Path(__file__).parent / "answers"
 pytestmark = [pytest.mark.agent, pytest.mark.takes(40)]
 

@@ -63,6 +63,15 @@ class Dialect(Protocol):
     def index(self, target: str, key: Expression) -> Expression:
         """`target[key]` of a name."""
 
+    def item(self, target: Expression, key: Expression) -> Expression:
+        """`target[key]` of a value."""
+
+    def listed(self, items: tuple[Expression, ...]) -> Expression:
+        """`[a, b]`."""
+
+    def quoted(self, text: str, quote: str) -> Expression:
+        """A string, without its quotation marks."""
+
 
 def parse(text: str, dialect: Dialect) -> Expression:
     """The tree of an expression. Raises ExpressionError."""
@@ -229,27 +238,37 @@ class _Parser:
         if kind == "number":
             return Literal(_number(text))
         if kind == "string":
-            return self._string(text)
+            return self._dialect.quoted(text[1:-1], text[0])
         if kind == "placeholder":
             return self._dialect.placeholder(text)
-        if text == "(" and kind == "operator":
-            inner = self.expression()
-            self._need(")")
-            return inner
+        if kind == "operator" and text in ("(", "["):
+            return self._in_brackets() if text == "(" else self._dialect.listed(self._arguments("]"))
         if kind == "name":
             return self._named(text)
         raise ExpressionError(f"a value is missing before {text!r}" if text else "a value is missing at the end")
 
-    def _string(self, text: str) -> Expression:
-        inner = text[1:-1]
-        parts: list[str | Expression] = []
-        for is_placeholder, part in split_template(inner):
-            parts.append(self._dialect.placeholder(part) if is_placeholder else unescaped(part))
-        return joined(merged(parts) or ("",))
+    def _is_cast(self) -> bool:
+        """Whether `(int)` and the like, and a value, follow."""
+        (kind, name, _), (_, closing, _), following = self._tokens[self._at : self._at + 3]
+        is_value = following[0] in ("number", "string", "name", "placeholder") or following[1] == "("
+        return kind == "name" and name in _CASTS and closing == ")" and is_value
+
+    def _in_brackets(self) -> Expression:
+        """A value in brackets, or one after a cast."""
+        if self._is_cast():
+            name = self._tokens[self._at][1]
+            self._at += 2
+            return self._dialect.method(self._unary(), f"as {name}", ())
+        inner = self.expression()
+        self._need(")")
+        return inner
 
     def _named(self, name: str) -> Expression:
         if name in _CONSTANTS:
             return Literal(_CONSTANTS[name])
+        if name == "new" and self._tokens[self._at][0] == "name":
+            name = f"new {self._tokens[self._at][1]}"
+            self._at += 1
         while self._tokens[self._at][1] == "." and self._tokens[self._at + 1][0] == "name":
             name += "." + self._tokens[self._at + 1][1]
             self._at += 2
@@ -271,16 +290,20 @@ class _Parser:
                 name = self._tokens[self._at + 1][1]
                 self._at += 2
                 value = self._dialect.method(value, f"as {name}", ())
+            elif self._tokens[self._at][1] == "[" and self._take("["):
+                key = self.expression()
+                self._need("]")
+                value = self._dialect.item(value, key)
             else:
                 return value
 
-    def _arguments(self) -> tuple[Expression, ...]:
+    def _arguments(self, end: str = ")") -> tuple[Expression, ...]:
         found: list[Expression] = []
-        if self._take(")"):
+        if self._take(end):
             return ()
         while True:
             found.append(self.expression())
-            if self._take(")"):
+            if self._take(end):
                 return tuple(found)
             self._need(",")
 
@@ -385,6 +408,7 @@ _SYMBOLS = {
     "greater_equal": ">=", "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%",
 }  # fmt: skip
 _CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
+_CASTS = frozenset({"int", "long", "float", "double", "Integer", "Long", "Float", "Double", "String"})
 _PLAIN = frozenset({"var", "param", "first_of", "last_header", "json_value"})
 _WORDS = frozenset({"true", "false", "null", "and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "as"})
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "0": "\0"}

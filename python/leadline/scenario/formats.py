@@ -49,7 +49,8 @@ def read_scenario(
     if head == b"<" and file.endswith(".har"):
         raise PlanError(file, 1, "this is XML or a web page; a HAR file is JSON", hint="save it in the browser again")
     contents = [content]
-    found = _read_content(content, head, file, options, None if read_file is None else _remembering(read_file, contents))
+    reader = None if read_file is None else _remembering(read_file, contents)
+    found = _read_content(content, head, file, options, reader)
     check_given_parameters(options.parameters, contents, file)
     return found
 

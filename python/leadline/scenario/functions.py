@@ -15,9 +15,11 @@ from leadline.scenario.expressions import (
     Literal,
     Template,
     Variable,
+    joined,
     merged,
     parse,
     split_template,
+    unescaped,
 )
 
 FUNCTIONS: dict[str, tuple[int, int]] = {
@@ -139,6 +141,21 @@ class Native:
     def index(self, target: str, key: Expression) -> Expression:
         """Raises ExpressionError: the native format has no indexes."""
         raise ExpressionError(f"{target}[...] is not possible; write var('NAME')")
+
+    def item(self, target: Expression, key: Expression) -> Expression:
+        """Raises ExpressionError: the native format has no indexes."""
+        raise ExpressionError("[...] is not possible; write split_part(text, separator, index)")
+
+    def listed(self, items: tuple[Expression, ...]) -> Expression:
+        """Raises ExpressionError: the native format has no lists."""
+        raise ExpressionError("a list is not possible here")
+
+    def quoted(self, text: str, quote: str) -> Expression:
+        """A text, in which placeholders are expressions."""
+        parts: list[str | Expression] = []
+        for is_placeholder, part in split_template(text):
+            parts.append(expression(part) if is_placeholder else unescaped(part))
+        return joined(merged(parts) or ("",))
 
 
 def expression(text: str) -> Expression:

@@ -1,4 +1,4 @@
-"""Finds variables that a scenario reads and nothing in it sets: before the run, and not by each request that fails. Pure."""
+"""Finds variables that a scenario reads and nothing in it sets, before requests fail by them. Pure."""
 
 from __future__ import annotations
 

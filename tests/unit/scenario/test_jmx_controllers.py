@@ -51,7 +51,7 @@ def test_controllers_around_their_children(controller: tuple[str, dict[str, Any]
             None,
         ),
         ("${ok}", True, "equals_ignore_case(ok, 'true')"),
-        ('${__groovy(vars.get("n").toInteger() > 3)}', True, "int(n) > 3"),
+        ('${__groovy(vars.get("n").toInteger() > 3)}', True, "int(var('n', null)) > 3"),
         ('${__jexl3("${a}" == "x")}', True, "var('a', '$\\{a}') == 'x'"),
         ("${__groovy(vars.get('a') == null)}", True, "!is_defined(a)"),
     ],

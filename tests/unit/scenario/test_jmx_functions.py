@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from jmx_texts import converted, element, flow, get, group, headers, post, raw_body, variables
+from jmx_texts import converted, element, flow, get, group, headers, plan, post, raw_body, variables
 
 from leadline.errors import PlanError
+from leadline.plan.source import plain
+from leadline.scenario.jmx.plan import read_jmx
 
 
 def test_variables_are_global_and_functions_have_native_forms() -> None:
@@ -70,7 +73,7 @@ def test_scripts_that_fit_become_steps_and_those_that_log_are_listed() -> None:
     logs = element("JSR223PostProcessor", "l", script="log.info(vars.get('a'))", scriptLanguage="groovy")
     document, conversion = converted(group(get("/a", before, logs)))
     (step,) = document["groups"][0]["flow"]
-    assert step["before"] == [{"set": {"a": "${concat('x', b)}"}}]
+    assert step["before"] == [{"set": {"a": "${concat('x', is_defined(b) ? var('b', null) : 'null')}"}}]
     assert "after" not in step
     assert [(item.outcome, item.why) for item in conversion.items if item.what == "JSR223PostProcessor 'l'"] == [
         ("dropped", "it only logs")
@@ -113,3 +116,38 @@ def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
     document, conversion = converted(group(get("/a", script)), skips_scripts=True)
     assert "Mac.getInstance" in document["groups"][0]["flow"][0]["before"][0]["lua"]
     assert conversion.counts()["dropped"] == 1
+
+
+def test_a_script_in_a_file_becomes_steps_with_its_parameters() -> None:
+    """JMeter replaces nothing in it; its words are those of the element."""
+    given = element(
+        "JSR223PreProcessor", "s", scriptLanguage="groovy", filename="set.groovy", parameters="one ${n}"
+    )  # fmt: skip
+    content = b'vars.put("a", args[1] + Parameters)\ndef w = "x"\nvars.put("b", "$w-" + args[0])\n'
+    root, _ = read_jmx(plan(group(get("/a", given))), "plan.jmx", read_file={"set.groovy": content}.__getitem__)
+    (step,) = plain(root)["groups"][0]["flow"]
+    assert step["before"] == [
+        {"set": {"a": "${concat(n, concat('one ', n))}"}},
+        {"set": {"local_w": "x"}},
+        {"set": {"b": "${concat(concat(local_w, '-'), 'one')}"}},
+    ]
+    for text, words in ((b'vars.put("a", "${x}")', "which are its own variables"), (b"new File('x')", "new File(")):
+        with pytest.raises(PlanError, match=re.escape(words)):
+            read_jmx(plan(group(get("/a", given))), "plan.jmx", read_file={"set.groovy": text}.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("new FileWriter('x').write('y')", "new FileWriter("),
+        ("for (i in 1..3) { vars.put('a', 'b') }", "for (i in 1..3)"),
+        ("vars.put('a', 'a.b'.split('.+')[0])", "by the pattern"),
+        ("def j = new JsonSlurper().parseText(data)\nvars.put('a', '' + j.list.size())", "'.size()' of JSON"),
+        ("def d = new Date()\nvars.put('a', '' + d)", "a value of date"),
+        ('vars.put("a", "$other")', "'$other' is not known"),
+        ("vars.put('a', String.format('%.2f', 1.5))", "String.format('%.2f')"),
+    ],
+)
+def test_a_script_with_more_than_that_is_refused_by_what_it_has(text: str, words: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(words)):
+        converted(group(get("/a", element("JSR223PreProcessor", "s", scriptLanguage="groovy", script=text))))

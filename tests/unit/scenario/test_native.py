@@ -48,9 +48,7 @@ def lowered(text: str, **parameters: str) -> LoweredScenario:
 
 def flow(text: str, **parameters: str) -> list[dict[str, Any]]:
     head = "base: http://shop.test/api\nvariables: {id: 1, user: u, root: r, q: x, user.name: n, n: 2, token: t}"
-    found: list[dict[str, Any]] = lowered(f"{head}\nflow:\n{text}", **parameters).plan[
-        "populations"
-    ][0]["flow"]
+    found: list[dict[str, Any]] = lowered(f"{head}\nflow:\n{text}", **parameters).plan["populations"][0]["flow"]
     return found
 
 
@@ -99,9 +97,9 @@ def test_url_is_split_into_server_and_path(text: str, expected: Any) -> None:
 
 def test_a_path_may_begin_with_a_value_that_is_a_path_or_a_whole_url() -> None:
     """The agent looks at the value when it sends the request; without a base there is no server but the value's."""
-    request = lowered("base: http://shop.test:81\nvariables: {root: r}\nflow:\n  - get: ${root}/x\n").plan["populations"][0]["flow"][0][
-        "action"
-    ]
+    request = lowered("base: http://shop.test:81\nvariables: {root: r}\nflow:\n  - get: ${root}/x\n").plan[
+        "populations"
+    ][0]["flow"][0]["action"]
     server = {key: request[key] for key in ("scheme", "host", "port")}
     assert server == {"scheme": ["http"], "host": ["shop.test"], "port": ["81"]}
     assert request["path"] == [{"op": "variable", "name": "root"}, "/x"]
@@ -505,7 +503,11 @@ def test_variables_that_nothing_sets_are_found_before_the_run(text: str, names: 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.yaml", b"get: \"http://${param('host')}/\"", "nothing in it reads the parameter 'hst'; did you mean 'host'?"),
+        (
+            "a.yaml",
+            b"get: \"http://${param('host')}/\"",
+            "nothing in it reads the parameter 'hst'; did you mean 'host'?",
+        ),
         ("a.yaml", b"get: http://a.test/", "nothing in it reads the parameter 'hst'; it has no parameters"),
         ("a.har", har(entry("http://a.test/")), "nothing in it reads the parameter 'hst'; it has no parameters"),
         ("a.jmx", plan(group(get("/${__P(host,x)}"))), "did you mean 'host'?"),

@@ -31,12 +31,13 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
     prefix = element.kind if "BeanShell" in element.kind else ""
     file = (element.text("filename") or element.text(f"{prefix}.filename")).strip()
     language = "beanshell" if prefix else element.text("scriptLanguage", "groovy").strip().lower() or "groovy"
-    for name in ("parameters", "resetInterpreter", "cacheKey", f"{prefix}.parameters", f"{prefix}.resetInterpreter"):
+    for name in ("resetInterpreter", "cacheKey", f"{prefix}.resetInterpreter"):
         element.text(name)
+    parameters = element.text("parameters") or element.text(f"{prefix}.parameters")
     try:
         if file:
-            raise CannotRun(f"the script in the file {file} has no native form")
-        script = context.scripts.body(text, language)
+            text = _text_of_file(context, file)
+        script = context.scripts.body(text, language, parameters)
     except CannotRun as error:
         context.texts.before.clear()
         why = f"{error} ({language})"
@@ -48,6 +49,16 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
     context.finished(element)
     before = context.needed_before()
     return [*before, *(_with_line(element, step) for step in script.steps)]
+
+
+def _text_of_file(context: Context, file: str) -> str:
+    """The script in a file, in which JMeter replaces nothing. Raises CannotRun."""
+    if context.texts.file_text is None:
+        raise CannotRun(f"the script in the file {file} is not read here")
+    text = context.texts.file_text(Call("file", (context.texts.expression(file),)))
+    if "${" in text:
+        raise CannotRun(f"the script in the file {file} has texts with ${{...}}, which are its own variables")
+    return text
 
 
 def is_ignored(element: Element) -> bool:

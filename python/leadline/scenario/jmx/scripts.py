@@ -7,7 +7,7 @@ else. Lines that only log are left out. Anything else raises CannotRun with the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +18,20 @@ from leadline.scenario.expressions import (
     ExpressionError,
     Literal,
     Variable,
-    joined,
     merged,
     parse,
     show,
     show_template,
+)
+from leadline.scenario.jmx.script_values import (
+    NUMBER,
+    WHOLE,
+    ScriptMeaning,
+    finished,
+    is_object,
+    is_text,
+    is_whole,
+    name_if_null,
 )
 from leadline.scenario.jmx.texts import CannotRun, Texts
 
@@ -67,7 +76,7 @@ class Scripts:
             match = _LOCAL.match(statement) or _ASSIGNED.match(statement)
             if match is None:
                 raise CannotRun(f"the statement '{_short(statement)}' has no native form")
-            local[match[1]] = self._value(statement[match.end() :], language, local)
+            local[match[1]] = self._value(statement[match.end() :], language, local, keeps_objects=True)
             if _length(local[match[1]]) > LONGEST_VALUE:
                 raise CannotRun(f"the value of {match[1]} is too long for an expression")
         return Literal("")
@@ -92,25 +101,39 @@ class Scripts:
             raise CannotRun(f"scripts in {language or 'an unnamed language'} have no native form")
         script = Script()
         with _bounded(text):
-            self._block(text, language, {}, script, script.steps)
+            self._block(text, language, self._parameters(parameters), script, script.steps)
         return script
+
+    def _parameters(self, text: str) -> dict[str, Expression]:
+        """What the script's element gives to it: its parameters as one text, and the words of that."""
+        if self.texts is None or not text.strip():
+            return {}
+        words = tuple(self.texts.expression(word) for word in text.split())
+        listed = Call("object list", words)
+        return {"Parameters": self.texts.expression(text), "args": listed, "bsh": Call("object shell", (listed,))}
 
     def _block(self, text: str, language: str, local: dict[str, Expression], script: Script, steps: Steps) -> None:
         for statement in _statements(text):
             self._statement(statement, language, local, script, steps)
+            if steps and steps[-1].get("_rest"):
+                # What follows runs only if this did not throw.
+                del steps[-1]["_rest"]
+                steps = steps[-1]["then"]
 
     def _statement(
         self, statement: str, language: str, local: dict[str, Expression], script: Script, steps: Steps
     ) -> None:
         if _LOG.match(statement) or _IMPORT.match(statement) or _IGNORED.match(statement):
             return
+        statement = _INCREMENT.sub(r"\1 = \1 \2 1", statement)
+        statement = _COMPOUND.sub(r"\1 = \1 \2 ", statement)
         if (branch := _branch(statement)) is not None:
             condition, then, otherwise = branch
             made: dict[str, Any] = {"if": show(self._value(condition, language, local)), "then": []}
-            self._block(then, language, dict(local), script, made["then"])
+            self._branch_block(then, language, local, script, made["then"])
             if otherwise is not None:
                 made["else"] = []
-                self._block(otherwise, language, dict(local), script, made["else"])
+                self._branch_block(otherwise, language, local, script, made["else"])
             if made["then"] or made.get("else"):
                 steps.append(made)
             return
@@ -119,32 +142,61 @@ class Scripts:
             script.is_only_log = False
             steps += step
 
-    def _simple(self, statement: str, language: str, local: dict[str, Expression]) -> Steps | None:
-        """The steps of one statement; None if it has no effect."""
+    def _put_or_remove(self, statement: str, language: str, local: dict[str, Expression]) -> Steps | None:
+        """The steps of `vars.put` and the like; None for another statement."""
         if (match := _PUT.match(statement)) is not None:
             arguments = _call_arguments(statement[match.end() - 1 :])
             if len(arguments) == 2:
                 name = self._constant(arguments[0], language, local)
-                value = show_template(merged((self._value(arguments[1], language, local),)))
-                is_shared = match[1] == "props"
-                return [{"set": {name: value}, **({"shared": True} if is_shared else {})}]
+                return _put(match[1], name, self._value(arguments[1], language, local))
         if (match := _REMOVE.match(statement)) is not None:
             return [{"set": {self._constant(_call_arguments(statement[match.end() - 1 :])[0], language, local): None}}]
         if (match := _INDEXED.match(statement)) is not None:
-            value = show_template(merged((self._value(statement[match.end() :], language, local),)))
-            return [{"set": {match[2]: value}, **({"shared": True} if match[1] == "props" else {})}]
+            return _put(match[1], match[2], self._value(statement[match.end() :], language, local))
+        return None
+
+    def _branch_block(
+        self, text: str, language: str, local: dict[str, Expression], script: Script, steps: Steps
+    ) -> None:
+        """A block that may not run: what it assigns to a variable of the outer block has that one's name."""
+        inner = dict(local)
+        self._block(text, language, inner, script, steps)
+        for name, value in local.items():
+            if value == _UNDECIDED:
+                local[name] = inner[name]
+            elif value != inner[name]:
+                raise CannotRun(f"the variable {name} has values of two types")
+
+    def _simple(self, statement: str, language: str, local: dict[str, Expression]) -> Steps | None:
+        """The steps of one statement; None if it has no effect."""
+        if (step := self._put_or_remove(statement, language, local)) is not None:
+            return step
         if (match := _SLEEP.match(statement)) is not None:
             time = self._value(_call_arguments(statement[match.end() - 1 :])[0], language, local)
             return [{"wait": f"${{{show(time)}}}ms" if not isinstance(time, Literal) else f"{time.value}ms"}]
         if (match := _LOCAL.match(statement)) is not None or (match := _ASSIGNED.match(statement)) is not None:
-            # Stored, so that a random value is computed once.
-            computed = self._value(statement[match.end() :], language, local)
-            name = f"{'local' if _is_text(computed) else _NUMBER}_{match[1]}"
-            local[match[1]] = Variable(name)
-            return [{"set": {name: show_template(merged((computed,)))}}]
+            return self._assign(match[1], statement[match.end() :], language, local)
+        if (match := _DECLARED.fullmatch(statement)) is not None:
+            local[match[1]] = _UNDECIDED
+            return [{"set": {f"{kind}_{match[1]}": None for kind in ("local", NUMBER, WHOLE)}}]
         if re.fullmatch(r"return\b.*|null|true|false", statement, re.S) and "(" not in statement:
             return None
         raise CannotRun(f"the statement '{_short(statement)}' has no native form")
+
+    def _assign(self, name: str, text: str, language: str, local: dict[str, Expression]) -> Steps:
+        """A local variable is stored, so that a random value is computed once; an object stands for itself."""
+        computed = self._value(text, language, local, keeps_objects=True)
+        if isinstance(computed, Call) and computed.function == "object json":
+            source, path = computed.arguments
+            source = finished(source, language)
+            local[name] = Call("object json", (Variable(f"local_{name}"), path))
+            return [{"set": {f"local_{name}": show_template(merged((source,)))}}]
+        if is_object(computed):
+            local[name] = computed
+            return []
+        kind = "local" if is_text(computed) else WHOLE if is_whole(computed) else NUMBER
+        local[name] = Variable(f"{kind}_{name}")
+        return [{"set": {f"{kind}_{name}": show_template(merged((computed,)))}}]
 
     def _constant(self, text: str, language: str, local: dict[str, Expression]) -> str:
         value = self._value(text, language, local)
@@ -152,109 +204,31 @@ class Scripts:
             raise CannotRun(f"the variable's name in '{_short(text)}' is not a constant")
         return value.value
 
-    def _value(self, text: str, language: str, local: dict[str, Expression]) -> Expression:
+    def _value(
+        self, text: str, language: str, local: dict[str, Expression], *, keeps_objects: bool = False
+    ) -> Expression:
         assert self.texts is not None, "the texts are set when the plan is read"
         try:
-            return _added(parse(text.strip().rstrip(";"), _Meaning(self.texts, local)), language)
+            tree = parse(text.strip().rstrip(";"), ScriptMeaning(self.texts, local, language))
+            return tree if keeps_objects and is_object(tree) else finished(tree, language)
         except CannotRun:
             raise
         except ExpressionError as error:
             raise CannotRun(f"'{_short(text)}' has no native form: {error}") from None
 
 
-class _Meaning:
-    """What names, calls and methods mean in the scripts of JMeter."""
-
-    def __init__(self, texts: Texts, local: dict[str, Expression]) -> None:
-        self._texts = texts
-        self._local = local
-
-    def placeholder(self, text: str) -> Expression:
-        found = self._texts.reference(text)
-        if isinstance(found, str):
-            return Literal(found)
-        if isinstance(found, Variable):
-            return Call("var", (Literal(found.name), Literal(f"${{{found.name}}}")))
-        return found
-
-    def name(self, name: str) -> Expression:
-        head, _, rest = name.partition(".")
-        if name in self._local:
-            return self._local[name]
-        if rest and head in self._local:
-            return self.method(self._local[head], rest, ())
-        if name in _NAMES:
-            return _NAMES[name]
-        if head == "vars" and rest and "." not in rest:
-            return Variable(rest)
-        raise ExpressionError(f"'{name}' is not known")
-
-    def call(self, name: str, arguments: tuple[Expression, ...]) -> Expression:
-        target, _, method = name.rpartition(".")
-        if target in ("vars", "props") and method in ("get", "getProperty", "getObject") and arguments:
-            return self._read(target, arguments)
-        if target == "vars" and method == "containsKey" and isinstance(arguments[0], Literal):
-            return Call("is_defined", (Variable(str(arguments[0].value)),))
-        if name in _CALLS:
-            return _CALLS[name](arguments)
-        if target in self._local:
-            return self.method(self._local[target], method, arguments)
-        raise ExpressionError(f"'{name}()' is not known")
-
-    def _read(self, target: str, arguments: tuple[Expression, ...]) -> Expression:
-        if target == "vars" and isinstance(arguments[0], Literal):
-            return Variable(str(arguments[0].value))
-        if target == "vars":
-            return Call("var", (arguments[0],))
-        name = arguments[0]
-        if isinstance(name, Literal) and str(name.value) not in self._texts.shared:
-            return Call("param", (name, arguments[1] if len(arguments) > 1 else Literal(None)))
-        return Call("var", (name, *arguments[1:2]))
-
-    def method(self, target: Expression, name: str, arguments: tuple[Expression, ...]) -> Expression:
-        if name in _METHODS:
-            function, least, most = _METHODS[name]
-            if least <= len(arguments) <= most:
-                return target if function is None else Call(function, (target, *arguments))
-        if name in ("size", "length") and not arguments:
-            return Call("length", (target,))
-        if name in {"intValue", "longValue"}:
-            return Call("int", (target,))
-        if (target, name) == (_THREAD_GROUP, "getNumThreads"):
-            return Call("users")
-        if (target, name) == (_FILE_SERVER, "getBaseDir"):
-            return Literal(".")
-        raise ExpressionError(f"'.{name}()' is not known")
-
-    def index(self, target: str, key: Expression) -> Expression:
-        if target in ("vars", "props"):
-            return self._read(target, (key,))
-        raise ExpressionError(f"'{target}[...]' is not known")
-
-
-def _added(tree: Expression, language: str) -> Expression:
-    """`+` joins where one side is a text, and a comparison with null asks whether a variable is set."""
-    if not isinstance(tree, Call):
-        return tree
-    arguments = tuple(_added(argument, language) for argument in tree.arguments)
-    if tree.function == "add" and any(_is_text(one) for one in arguments):
-        return joined(merged(arguments))
-    if tree.function in ("equal", "not_equal") and Literal(None) in arguments:
-        other = next((one for one in arguments if one != Literal(None)), Literal(None))
-        is_null: Expression = Call("not", (Call("is_defined", (other,)),))
-        if not isinstance(other, Variable):
-            is_null = Call("is_empty", (other,))
-        if tree.function == "equal":
-            return is_null
-        return (
-            is_null.arguments[0] if isinstance(is_null, Call) and is_null.function == "not" else Call("not", (is_null,))
-        )
-    # In Groovy the texts '1' and '1.0' differ.
-    is_of_texts = language == "groovy" and any(_is_text(one) for one in arguments)
-    if tree.function in ("equal", "not_equal") and is_of_texts and all(_is_simple(one) for one in arguments):
-        same = Call("same_text", arguments)
-        return same if tree.function == "equal" else Call("not", (same,))
-    return Call(tree.function, arguments)
+def _put(kind: str, name: str, value: Expression) -> Steps:
+    """A value that is put into a variable or a property; a property cannot have null, and keeps what it has."""
+    step: dict[str, Any] = {"set": {name: show_template(merged((value,)))}}
+    if kind != "props":
+        return [step]
+    step["shared"] = True
+    source = name_if_null(value)
+    return (
+        [step]
+        if source is None
+        else [{"if": show(Call("is_defined", (Variable(source),))), "then": [step], "_rest": True}]
+    )
 
 
 @contextmanager
@@ -273,19 +247,6 @@ def _length(tree: Expression) -> int:
     if isinstance(tree, Call):
         return 1 + sum(map(_length, tree.arguments))
     return len(tree.value) if isinstance(tree, Literal) and isinstance(tree.value, str) else 1
-
-
-def _is_simple(tree: Expression) -> bool:
-    return isinstance(tree, Literal | Variable) or _is_text(tree)
-
-
-def _is_text(tree: Expression) -> bool:
-    """Whether a value is a text for certain."""
-    if isinstance(tree, Literal):
-        return isinstance(tree.value, str)
-    if isinstance(tree, Variable):
-        return not tree.name.startswith(f"{_NUMBER}_")
-    return tree.function in _TEXT_FUNCTIONS
 
 
 def _statements(text: str) -> list[str]:
@@ -324,7 +285,7 @@ def _statements(text: str) -> list[str]:
 def _goes_on(current: str, text: str, position: int) -> bool:
     """Whether a statement continues in the line after a position. Its cost grows with the text, not with its square."""
     before = current.strip()
-    if not before or before.endswith(_OPEN_ENDS):
+    if not before or (before.endswith(_OPEN_ENDS) and not before.endswith(("++", "--"))):
         return True
     if (after := _CONTINUED.match(text, position)) is not None:
         return after[1] != "{" or _BEGINS_BRANCH.match(before) is not None or _ELSE.search(before[-5:]) is not None
@@ -403,17 +364,11 @@ def _short(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _one(function: str) -> Callable[[tuple[Expression, ...]], Expression]:
-    return lambda arguments: Call(function, arguments)
-
-
 _OPEN_ENDS = ("&&", "||", *"-+*/=,?:<>(")
 _CONTINUED = re.compile(r"\s*(else\b|\.|\?|:|&&|\|\||[{])")
 _BEGINS_BRANCH = re.compile(r"(?:if|else)\b")
 _ELSE = re.compile(r"\belse$")
 _IF = re.compile(r"(?:\}\s*)?(?:else\s+)?if\s*\(")
-_NUMBER = "local_number"
-"""Begins the names of local variables that are no texts."""
 _LANGUAGES = frozenset(
     {"groovy", "beanshell", "javascript", "jexl", "jexl2", "jexl3", "java", "bsh", "nashorn", "rhino"}
 )
@@ -423,57 +378,15 @@ _IGNORED = re.compile(
     r"(?:SampleResult|prev)\s*\.\s*(?:setIgnore|setSampleLabel|setResponseMessage|setResponseMessageOK|setDataType|"
     r"setResponseCodeOK|setSamplerData)\s*\("
 )
-_LOCAL = re.compile(
-    r"(?:final\s+)?(?:def|var|let|const|String|int|Integer|long|Long|boolean|Boolean|double|float)\s+(\w+)\s*=(?!=)\s*"
-)
+_TYPE = r"(?:final\s+)?(?!return\b|else\b|new\b|throw\b|import\b)[A-Za-z_][\w.]*(?:<[\w.,\s<>?]*>)?(?:\[\])?"
+_LOCAL = re.compile(rf"{_TYPE}\s+(\w+)\s*=(?!=)\s*")
+_DECLARED = re.compile(rf"{_TYPE}\s+(\w+)\s*;?")
+_INCREMENT = re.compile(r"^(\w+)\s*([+-])\2\s*;?$")
+_COMPOUND = re.compile(r"^(\w+)\s*([-+*/])=\s*(?!=)")
+_UNDECIDED = Literal(None)
+"""The value of a local variable that has none yet: its type is that of its first value."""
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=(?![=~])\s*")
 _PUT = re.compile(r"(vars|props)\s*\.\s*(?:put|putObject|setProperty)\s*\(")
-_REMOVE = re.compile(r"vars\s*\.\s*remove\s*\(")
+_REMOVE = re.compile(r"(?:vars|props)\s*\.\s*remove\s*\(")
 _INDEXED = re.compile(r"(vars|props)\s*(?:\[\s*[\"'])([^\"'\]]+)[\"']\s*\]\s*=(?!=)\s*")
 _SLEEP = re.compile(r"(?:Thread\s*\.\s*)?sleep\s*\(")
-_NAMES: dict[str, Expression] = {
-    "JMeterThread.last_sample_ok": Call("last_ok"),
-    "prev.responseCode": Call("last_status"),
-    "prev.successful": Call("last_ok"),
-    "prev.time": Call("last_duration_ms"),
-    "prev.responseDataAsString": Call("last_body"),
-    "data": Call("last_body"),
-    "File.separator": Literal("/"),
-    "java.io.File.separator": Literal("/"),
-    "ctx.threadNum": Call("subtract", (Call("user"), Literal(1))),
-}
-_THREAD_GROUP, _FILE_SERVER = Call("group"), Call("folder")
-_CALLS: dict[str, Callable[[tuple[Expression, ...]], Expression]] = {
-    "Integer.parseInt": _one("int"), "Integer.valueOf": _one("int"), "Long.parseLong": _one("int"),
-    "Long.valueOf": _one("int"), "Double.parseDouble": _one("number"), "Double.valueOf": _one("number"),
-    "Float.parseFloat": _one("number"), "parseInt": _one("int"), "parseFloat": _one("number"), "Number": _one("number"),
-    "String.valueOf": _one("text"), "String": _one("text"),
-    "Boolean.parseBoolean": lambda a: Call("equals_ignore_case", (*a, Literal("true"))),
-    "System.currentTimeMillis": _one("now"), "Date.now": _one("now"), "UUID.randomUUID": _one("uuid"),
-    "java.util.UUID.randomUUID": _one("uuid"), "Math.abs": _one("abs"), "Math.min": _one("min"),
-    "Math.max": _one("max"),
-    "Math.round": _one("round"), "Math.floor": _one("floor"), "Math.ceil": _one("ceiling"),
-    "Math.random": lambda a: Call("random_number", (Literal(0), Literal(1))),
-    "prev.getResponseDataAsString": _one("last_body"), "prev.getResponseCode": _one("last_status"),
-    "prev.isSuccessful": _one("last_ok"), "prev.getTime": _one("last_duration_ms"),
-    "prev.getUrlAsString": _one("last_url"),
-    "ctx.getThreadNum": lambda a: Call("subtract", (Call("user"), Literal(1))),
-    "ctx.getThreadGroup": lambda a: _THREAD_GROUP,
-    "FileServer.getFileServer": lambda a: _FILE_SERVER,
-    "org.apache.jmeter.services.FileServer.getFileServer": lambda a: _FILE_SERVER,
-}  # fmt: skip
-_METHODS: dict[str, tuple[str | None, int, int]] = {
-    "toInteger": ("int", 0, 0), "toLong": ("int", 0, 0), "toDouble": ("number", 0, 0), "toFloat": ("number", 0, 0),
-    "toBigDecimal": ("number", 0, 0), "as int": ("int", 0, 0), "as Integer": ("int", 0, 0), "as long": ("int", 0, 0),
-    "as Long": ("int", 0, 0), "as double": ("number", 0, 0), "as String": ("text", 0, 0), "toString": (None, 0, 0),
-    "equals": ("same_text", 1, 1), "equalsIgnoreCase": ("equals_ignore_case", 1, 1), "contains": ("contains", 1, 1),
-    "includes": ("contains", 1, 1), "startsWith": ("starts_with", 1, 1), "endsWith": ("ends_with", 1, 1),
-    "isEmpty": ("is_empty", 0, 0), "trim": ("trim", 0, 0), "toUpperCase": ("upper", 0, 0),
-    "toLowerCase": ("lower", 0, 0), "substring": ("substring", 1, 2), "indexOf": ("index_of", 1, 1),
-    "replace": ("replace", 2, 2), "replaceAll": ("replace_pattern", 2, 2), "matches": ("matches", 1, 1),
-    "concat": ("concat", 1, 1), "toBoolean": (None, 0, 0),
-}  # fmt: skip
-_TEXT_FUNCTIONS = frozenset({
-    "concat", "text", "upper", "lower", "trim", "substring", "replace", "replace_pattern", "uuid", "date", "last_body",
-    "random_text", "base64", "base64_decode", "url_encode", "url_decode", "var", "param",
-})  # fmt: skip
