@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,7 @@ from leadline.errors import AgentLost, InputError, MissingBinary, PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leadline.plan.source import Node
     from leadline.scenario.conversion import Conversion
     from leadline.scenario.formats import FormatOptions
     from leadline.scenario.lowering import LoweredScenario
@@ -64,7 +66,7 @@ def command(
     read_file = reader_below(file.parent, anywhere=any_file)
     read, conversion = read_scenario(read_scenario_file(file), str(file), options, read_file)
     _check(read, read_file, options, str(file))
-    text = write_native(read.root, conversion)
+    text = write_native(_beside(read.root, file, output), conversion)
     if output is not None:
         write_option_file("-o", output, text)
     if json:
@@ -75,6 +77,17 @@ def command(
     if conversion is not None:
         _print(conversion)
     return 0
+
+
+def _beside(root: Node, file: Path, output: Path | None) -> Node:
+    """The tree with the paths that its files have from the folder of the output."""
+    from leadline.scenario.moved_files import named_files, with_files_below
+
+    if output is None or output.parent.resolve() == file.parent.resolve() or not named_files(root):
+        return root
+    folder = os.path.relpath(file.parent.resolve(), output.parent.resolve())
+    print_note(f"{output}: its files are in {folder}; run it with --any-file, or move them beside it")
+    return with_files_below(root, folder.replace("\\", "/"))
 
 
 def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: FormatOptions, file: str) -> None:

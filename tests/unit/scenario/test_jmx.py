@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jmx_texts import converted, element, flow, get, group, plan
+from jmx_texts import converted, element, flow, get, group, plan, post, raw_body, variables
 
 from leadline.errors import PlanError
 from leadline.scenario.jmx.plan import read_jmx
@@ -176,6 +176,21 @@ def test_documentation_names_the_functions_that_are_read() -> None:
 def test_elements_that_the_documentation_says_are_refused_stop_the_conversion(name: str) -> None:
     with pytest.raises(PlanError, match=f"{name}: "):
         converted(group(get("/a", element(name))))
+
+
+def test_a_request_of_which_a_part_is_left_out_is_not_sent() -> None:
+    body = raw_body("${__StringFromFile(a.txt)}")
+    loop = element("WhileController", "w", get("/never"), WhileController__condition="${__StringFromFile(a.txt)}")
+    document, conversion = converted(
+        variables(v="${__machineName}"), group(post("/a", inner=body), loop, get("/b/${v}")), skips_scripts=True
+    )
+    assert [step["get"] for step in document["groups"][0]["flow"]] == ["/b/${v}"] and "variables" not in document
+    assert [item.why for item in conversion.items if item.outcome == "dropped"] == [
+        "skipped: the function __machineName has no native form",
+        "skipped: the function __StringFromFile has no native form",
+        "it is not sent: a part of it was left out",
+        "skipped: the function __StringFromFile has no native form",
+    ]
 
 
 def test_an_unknown_element_stops_the_conversion_by_name() -> None:

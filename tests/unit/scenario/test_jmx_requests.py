@@ -269,6 +269,33 @@ def test_static_hosts_of_a_dns_cache_manager_are_addresses_of_the_scenario() -> 
         converted(manager("192.0.2.7"), group(manager("192.0.2.9"), get("/a")))
 
 
+@pytest.mark.parametrize(
+    ("kind", "patterns", "native"),
+    [
+        (2, ["HTTP/1.1 302"], [{"status": "302", "name": "a"}]),
+        (16 | 4, ["HTTP/1.1 200 OK"], [{"status": "200", "invert": True, "name": "a"}]),
+        (2 | 32, [r"HTTP/1\.[01] 200", "HTTP/1.1 302 Found"], [{"status": "200,302", "name": "a"}]),
+        (16, ["Location: /x"], [{"contains": ["Location: /x"], "from": "headers", "name": "a"}]),
+    ],
+)
+def test_a_status_line_among_the_headers_is_the_status(kind: int, patterns: list[str], native: list[Any]) -> None:
+    given = element(
+        "ResponseAssertion", "a", Asserion__test_strings=patterns, Assertion__test_type=kind,
+        Assertion__test_field="Assertion.response_headers",
+    )  # fmt: skip
+    (step,) = flow(get("/a", given))
+    assert step["check"] == native
+
+
+def test_a_pattern_of_a_status_line_that_is_no_status_is_refused() -> None:
+    given = element(
+        "ResponseAssertion", "a", Asserion__test_strings=["HTTP/1.1 (2|3)00"], Assertion__test_type=2,
+        Assertion__test_field="Assertion.response_headers",
+    )  # fmt: skip
+    with pytest.raises(PlanError, match="the status line is not among the headers"):
+        converted(group(get("/a", given)))
+
+
 def test_a_plan_whose_groups_have_no_loops_is_refused() -> None:
     with pytest.raises(PlanError, match="has 0 loops, so nothing is sent"):
         converted(group(get("/a"), loops="0"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+from in_process import leadline
 from leadline.contract.models import ScenarioPlan
 from leadline.scenario.files import reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
@@ -72,3 +74,15 @@ def test_scenarios_in_the_document_are_whole() -> None:
         found = read_native(block, "scenarios.md")
         made = lower(found.scenario, found.root, lambda name: b"user,password\nada,1\n")
         ScenarioPlan.model_validate(made.plan)
+
+
+def test_a_scenario_written_into_another_folder_finds_its_files(tmp_path: Path) -> None:
+    output = tmp_path / "a" / "shop.yaml"
+    output.parent.mkdir()
+    done = leadline("convert", EXAMPLES / "shop.jmx", "-o", output)
+    assert done.returncode == 0 and "run it with --any-file, or move them beside it" in done.stderr
+    read, _ = read_scenario(output.read_bytes(), "shop.yaml", FormatOptions())
+    made = lower(read.scenario, read.root, reader_below(output.parent, anywhere=True), {}).plan
+    assert made["feeders"][0]["rows"] == plan("shop.jmx")["feeders"][0]["rows"]
+    beside = leadline("convert", EXAMPLES / "shop.jmx", "--json")
+    assert "file: shop-users.csv" in json.loads(beside.stdout)["scenario"]

@@ -44,6 +44,9 @@ def _regex(context: Context, element: Element) -> dict[str, dict[str, Any]]:
         context.conversion.changed(element.what, element.line, "the body is searched as it is, not unescaped")
     if where is not None:
         one["from"] = where
+    if where == "headers" and "HTTP/" in one["regex"]:
+        why = "the status line is not among the headers that are searched"
+        context.conversion.changed(element.what, element.line, why)
     return _common(context, element, "RegexExtractor", "regex", one, groups=True)
 
 
@@ -188,6 +191,8 @@ def _response(context: Context, element: Element) -> list[dict[str, Any]]:
         context.cannot(element, f"the field {field} has no native form")
     if where not in (None, "body"):
         one["from"] = where
+    if where == "headers" and (of_status := _status_line(context, element, patterns, kind)):
+        return of_status
     # In JMeter "contains" stands before "equals", and that before "substring".
     key = "contains_match" if kind & 2 else "equals" if kind & 8 else "contains" if kind & 16 else "matches"
     is_pattern = key in ("contains_match", "matches")
@@ -205,6 +210,26 @@ def _response(context: Context, element: Element) -> list[dict[str, Any]]:
         context.conversion.dropped(element.what, element.line, "it has no patterns")
         return []
     return [one]
+
+
+def _status_line(context: Context, element: Element, patterns: list[str], kind: int) -> list[dict[str, Any]]:
+    """The checks of a status line, which JMeter has before the response headers; none if other lines are checked."""
+    found = [_STATUS_LINE.fullmatch(pattern) for pattern in patterns]
+    if not any("HTTP/" in pattern for pattern in patterns):
+        return []
+    statuses = [match[1] for match in found if match is not None]
+    if len(statuses) < len(patterns) or not kind & (2 | 16):
+        context.cannot(element, "the status line is not among the headers here; check the response code")
+        return []
+    rest: dict[str, Any] = {"invert": True} if kind & 4 else {}
+    if element.flag("Assertion.assume_success"):
+        rest["ignore_status"] = True
+    element.text("Assertion.custom_message")
+    listed = [",".join(statuses)] if kind & 32 else statuses
+    return [{"status": status, **rest} for status in listed]
+
+
+_STATUS_LINE = re.compile(r"\^?HTTP/[\d.\\\[\]]+\s(\d{3})(?:\s[\w .'-]*)?(?:\.\*)?\$?")
 
 
 def _duration(context: Context, element: Element) -> list[dict[str, Any]]:

@@ -68,6 +68,8 @@ class Context:
     finished_elements: set[int] = field(default_factory=set)
     indexes: frozenset[str] = frozenset()
     """Variables with the number of a loop's pass that the plan reads."""
+    skipped: int = 0
+    """How many parts were left out so far."""
     group_users: Any = 0
     """The number of users of the group that is read; 0 if it has no single one."""
     parents: list[Element] = field(default_factory=list)
@@ -129,6 +131,7 @@ class Context:
 
     def cannot(self, element: Element, why: str) -> None:
         """Report a part that cannot run; with `--scripts skip` it is left out."""
+        self.skipped += 1
         if self.skips_scripts:
             self.conversion.dropped(element.what, element.line, f"skipped: {why}")
         else:

@@ -48,7 +48,7 @@ def while_(context: Context, element: Element, steps: Steps, children: list[Step
         elif condition is not None and not _is_boolean(condition):
             condition = Call("not", (Call("equals_ignore_case", (condition, Literal("false"))),))
     if condition is None:
-        return steps
+        return []
     if index := _index(context, element).get("index"):
         # JMeter's condition sees the number of the pass that it decides on.
         passed = Variable(index)

@@ -156,7 +156,11 @@ class _Walk:
                 if VARIABLE.fullmatch(name) is None:
                     self._context.cannot(element, f"the variable's name {name[:60]!r} has no native form")
                     continue
-                found[name] = _known(self._context.text(element, inner_text(tag, "Argument.value")), before)
+                skipped = self._context.skipped
+                value = self._context.text(element, inner_text(tag, "Argument.value"))
+                if self._context.skipped > skipped:
+                    continue  # what reads it is listed
+                found[name] = _known(value, before)
                 self._constant(name, found[name])
             if element is not self._plan:
                 self._context.finished(element)
@@ -297,7 +301,13 @@ class _Walk:
         context = self._context
         inner, before, after = self._within(element, scope)
         context.texts.before.clear()
+        skipped = context.skipped
         found = request(context, element, inner)
+        if context.skips_scripts and context.skipped > skipped:
+            context.conversion.dropped(element.what, element.line, "it is not sent: a part of it was left out")
+            context.needed_before()
+            context.texts.sampler = None
+            return []
         extract: dict[str, Any] = {}
         for one in inner.of(*answers.EXTRACTORS):
             taken = answers.extractors(context, one)

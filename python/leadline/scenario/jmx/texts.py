@@ -80,7 +80,7 @@ class Texts:
         if text == "JMeterThread.last_sample_ok":
             return Call("last_ok")
         match = _FUNCTION.match(text)
-        if match is None or (not match[2] and match[1] not in _READERS):
+        if match is None or (not match[2] and match[1] not in _READERS and match[1] not in _WITHOUT_FORM):
             return Variable(text) if text and "$" not in text and "{" not in text else f"${{{text}}}"
         name = match[1]
         arguments = self._arguments(text, match.end()) if match[2] else []
@@ -471,5 +471,7 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "if": Texts.chosen,
     "iterationNum": lambda texts, arguments: Call("add", (Call("iteration"), Literal(1))),
 }
+_WITHOUT_FORM = frozenset({"machineName", "machineIP", "RandomDate", "env", "regexFunction", "StringFromFile", "XPath"})
+"""Functions of JMeter that are not read; with or without brackets they are no variables."""
 FUNCTIONS = frozenset(_READERS) | frozenset(_SCRIPTS)
 """The names of the functions that are read, without their underscores."""
