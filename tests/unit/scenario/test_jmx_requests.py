@@ -296,6 +296,13 @@ def test_a_pattern_of_a_status_line_that_is_no_status_is_refused() -> None:
         converted(group(get("/a", given)))
 
 
+def test_an_empty_proxy_is_none() -> None:
+    given = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__proxyHost="${__P(proxyHost,)}")
+    converted(given, group(get("/a")))
+    with pytest.raises(PlanError, match="through a proxy"):
+        converted(given, group(get("/a")), parameters={"proxyHost": "p.test"})
+
+
 def test_a_plan_whose_groups_have_no_loops_is_refused() -> None:
     with pytest.raises(PlanError, match="has 0 loops, so nothing is sent"):
         converted(group(get("/a"), loops="0"))

@@ -14,7 +14,7 @@ from leadline.scenario.expressions import Call, Literal, show
 from leadline.scenario.functions import template
 from leadline.scenario.jmx.context import Context, Scope, made
 from leadline.scenario.jmx.tree import Element, Tag, inner_tag, inner_text, is_true
-from leadline.scenario.lower_expressions import Names
+from leadline.scenario.lower_expressions import Names, as_text
 
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
@@ -328,12 +328,22 @@ class _Settings:
         self._basic(found)
         if self.flag("HTTPSampler.md5"):
             context.conversion.changed(element.what, element.line, "the body is not replaced with its MD5 sum")
-        if self.text("HTTPSampler.proxyHost").strip():
+        if not self._is_empty(self.text("HTTPSampler.proxyHost").strip()):
             context.cannot(element, "requests through a proxy have no native form")
-        if self.text("HTTPSampler.ipSource").strip():
+        if not self._is_empty(self.text("HTTPSampler.ipSource").strip()):
             context.cannot(element, "a source address for each user has no native form")
         for name in ("proxyScheme", "proxyUser", "proxyPass"):
             element.text(f"HTTPSampler.{name}")
+
+    def _is_empty(self, text: str) -> bool:
+        """Whether a text, with the values that are known before the test, is empty: `${__P(proxyHost,)}`."""
+        tree = self.context.expression(self.element, text) if "${" in text else None
+        if tree is None:
+            return not text
+        try:
+            return not as_text(Names(self.context.parameters, dict(self.context.constants)).value(tree)).strip()
+        except ValueError:
+            return False
 
     def _embedded(self, found: Made) -> None:
         """The resources of its page: one after another, or several at once."""
