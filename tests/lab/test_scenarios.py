@@ -169,7 +169,7 @@ def test_the_ceiling_follows_from_what_the_threads_of_a_real_run_report(
     for least in ("LEAST_BUSY", "LEAST_BUSY_S", "LEAST_ANSWERS"):
         monkeypatch.setattr(f"leadline.kinds.scenario.own_ceiling.{least}", 0)
     file = tmp_path / "one.yaml"
-    text = f"get: http://127.0.0.1:{shop.port}/item/1\nload: {LOADS[load]}\n"
+    text = f"get: \"http://127.0.0.1:${{param('port')}}/item/1\"\nload: {LOADS[load]}\n"
     file.write_text(text, encoding="utf-8")
     found = ran(shop.port, file)
     generator = found["generator"]
