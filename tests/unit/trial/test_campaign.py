@@ -66,7 +66,7 @@ def test_secrets_of_a_plan_are_in_none_of_its_files(tmp_path: Path, monkeypatch:
     (tmp_path / "plan.yaml").write_text(SECRET_PLAN)
     scenario = (
         "base: http://${param('server')}:${param('port')}\nload: {users: 1, iterations: 1}\n"
-        "headers: {X-Own: \"${param('password')}\"}\nget: \"/?q=${param('page')}\"\n"
+        "headers: {X-Own: \"${param('password')}\", X-Pin: \"${param('pin')}\"}\nget: \"/?q=${param('page')}\"\n"
     )
     (tmp_path / "users.yaml").write_text(scenario)
     overrides = ["tests.load.duration=2s", "tests.users.params.pin=t0ken-6"]
