@@ -81,13 +81,13 @@ def command(
 
 def _beside(root: Node, file: Path, output: Path | None) -> Node:
     """The tree with the paths that its files have from the folder of the output."""
-    from leadline.scenario.moved_files import named_files, with_files_below
+    from leadline.scenario.moved_files import has_files, move_files
 
-    if output is None or output.parent.resolve() == file.parent.resolve() or not named_files(root):
+    if output is None or output.parent.resolve() == file.parent.resolve() or not has_files(root):
         return root
     folder = os.path.relpath(file.parent.resolve(), output.parent.resolve())
     print_note(f"{output}: its files are in {folder}; run it with --any-file, or move them beside it")
-    return with_files_below(root, folder.replace("\\", "/"))
+    return move_files(root, folder.replace("\\", "/"))
 
 
 def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: FormatOptions, file: str) -> None:

@@ -21,7 +21,9 @@ class FixedAddress:
     address: str
 
 
-def fixed_addresses(hosts: Mapping[str, str], requests: Iterable[Lowered], names: Names) -> tuple[FixedAddress, ...]:
+def list_fixed_addresses(
+    hosts: Mapping[str, str], requests: Iterable[Lowered], names: Names
+) -> tuple[FixedAddress, ...]:
     """The addresses of `name` and `name:port` for the agent, which knows names with their ports only.
 
     Raises:

@@ -21,14 +21,14 @@ from leadline.scenario.expressions import Value
 from leadline.scenario.functions import template
 from leadline.scenario.load_models import GatlingLoad, Load
 from leadline.scenario.lower_expressions import Lowered, Names
-from leadline.scenario.lower_hosts import FixedAddress, fixed_addresses
+from leadline.scenario.lower_hosts import FixedAddress, list_fixed_addresses
 from leadline.scenario.lower_requests import RequestLowering, Scope
 from leadline.scenario.lower_steps import StepLowering, located
 from leadline.scenario.model import DataSource, Group, Scenario
 from leadline.scenario.request_models import Defaults
 from leadline.scenario.step_models import RequestStep
 from leadline.scenario.thresholds import Threshold, check_known_tags, read_threshold
-from leadline.scenario.unset_variables import UnsetVariable, unset_variables
+from leadline.scenario.unset_variables import UnsetVariable, find_unset_variables
 from leadline.scenario.values import duration
 
 MOST_ROWS = 1_000_000
@@ -164,14 +164,14 @@ class _Lowering:
             "populations": populations,
             "targets": [target.rstrip("/") for target in scenario.targets],
         }
-        unset = unset_variables(plan)
+        unset = find_unset_variables(plan)
         if unset and scenario.unset_variables == "fail":
             self._raise_unset(unset)
         self._name(plan)
         thresholds = self._thresholds(_tag_values(populations))
         requests = [one for one in _parts(populations) if one.get("kind") == "request"]
         with self._problems.caught(), located(self._root.at(("hosts",))):
-            hosts = fixed_addresses(scenario.hosts, requests, self._names)
+            hosts = list_fixed_addresses(scenario.hosts, requests, self._names)
         self._raise_any()
         masked = {*scenario.secrets, *filter(is_secret_name, _variable_names(plan)), *self._names.secret_parameters}
         plan["masked"] = sorted(masked)

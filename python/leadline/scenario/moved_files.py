@@ -5,24 +5,24 @@ from __future__ import annotations
 from leadline.plan.source import Node
 
 
-def with_files_below(node: Node, folder: str) -> Node:
+def move_files(node: Node, folder: str) -> Node:
     """The tree with a folder before the paths of its files; absolute paths, and those that begin with a value, stay."""
     if isinstance(node.value, dict):
         entries = {
-            key: _moved(one, folder) if _is_path(node, key) else with_files_below(one, folder)
+            key: _moved(one, folder) if _is_path(node, key) else move_files(one, folder)
             for key, one in node.value.items()
         }
         return Node(entries, node.mark)
     if isinstance(node.value, list):
-        return Node([with_files_below(one, folder) for one in node.value], node.mark)
+        return Node([move_files(one, folder) for one in node.value], node.mark)
     return node
 
 
-def named_files(node: Node) -> bool:
+def has_files(node: Node) -> bool:
     """Whether a tree names files."""
     if isinstance(node.value, dict):
-        return any(_is_path(node, key) or named_files(one) for key, one in node.value.items())
-    return isinstance(node.value, list) and any(map(named_files, node.value))
+        return any(_is_path(node, key) or has_files(one) for key, one in node.value.items())
+    return isinstance(node.value, list) and any(map(has_files, node.value))
 
 
 def _is_path(node: Node, key: str) -> bool:

@@ -22,7 +22,7 @@ class UnsetVariable:
     """A variable with a similar name."""
 
 
-def unset_variables(plan: Lowered) -> tuple[UnsetVariable, ...]:
+def find_unset_variables(plan: Lowered) -> tuple[UnsetVariable, ...]:
     """The variables that templates of an agent's plan need and nothing sets; none where a script may set any."""
     texts = [text for key, text in _entries(plan) if key == "lua" and isinstance(text, str)]
     if any(_COMPUTED_NAME.search(text) for text in texts):

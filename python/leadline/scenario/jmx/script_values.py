@@ -238,15 +238,15 @@ def _chosen(items: Arguments, key: Expression) -> Expression:
     return Call("split_part", (Literal(separator.join(texts)), Literal(separator), key))
 
 
-def finished(tree: Expression, language: str) -> Expression:
+def finish_value(tree: Expression, language: str) -> Expression:
     """A value with the meaning that its types give to operators. Raises ExpressionError for an object."""
     if not isinstance(tree, Call):
         return tree
     if tree.function == "object json":
-        return Call("json_value", tuple(finished(one, language) for one in tree.arguments))
+        return Call("json_value", tuple(finish_value(one, language) for one in tree.arguments))
     if is_object(tree):
         raise ExpressionError(f"a value of {tree.function.removeprefix('object ')} is not known")
-    arguments = tuple(finished(argument, language) for argument in tree.arguments)
+    arguments = tuple(finish_value(argument, language) for argument in tree.arguments)
     if tree.function == "add" and any(map(is_text, arguments)):
         return joined(merged([_as_joined(one) for one in arguments]))
     if tree.function == "divide" and language in _WITH_WHOLE_DIVISION:

@@ -27,7 +27,7 @@ from leadline.scenario.jmx.script_values import (
     NUMBER,
     WHOLE,
     ScriptMeaning,
-    finished,
+    finish_value,
     is_object,
     is_text,
     is_whole,
@@ -188,7 +188,7 @@ class Scripts:
         computed = self._value(text, language, local, keeps_objects=True)
         if isinstance(computed, Call) and computed.function == "object json":
             source, path = computed.arguments
-            source = finished(source, language)
+            source = finish_value(source, language)
             local[name] = Call("object json", (Variable(f"local_{name}"), path))
             return [{"set": {f"local_{name}": show_template(merged((source,)))}}]
         if is_object(computed):
@@ -210,7 +210,7 @@ class Scripts:
         assert self.texts is not None, "the texts are set when the plan is read"
         try:
             tree = parse(text.strip().rstrip(";"), ScriptMeaning(self.texts, local, language))
-            return tree if keeps_objects and is_object(tree) else finished(tree, language)
+            return tree if keeps_objects and is_object(tree) else finish_value(tree, language)
         except CannotRun:
             raise
         except ExpressionError as error:
