@@ -380,7 +380,7 @@ def _formatted(arguments: Arguments) -> Expression:
 def _padded(value: Expression, width: int) -> Expression:
     """A number with zeros in front."""
     if not 0 < width <= 40:
-        raise ExpressionError("so many zeros are not known")
+        raise ExpressionError("that number of zeros is not known")
     padded = Call("concat", (Literal("0" * width), value))
     length = Call("length", (value,))
     return Call("if", (Call("less", (length, Literal(width))), Call("substring", (padded, length)), value))
