@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from leadline import quantities
 from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths import http_server
@@ -141,7 +142,9 @@ def read_starved(account: Account, load: HttpLoad) -> Mapping[str, Value]:
     at_server_s = sum(account.took_s) + sum(account.late_s)
     share = at_server_s / (account.answered_s[-1] - account.arrived_s[0]) / load.connections
     if share > _HALF:
-        raise NotDecided(f"requests were at the server for {share:.0%} of their time: it may be the limit as well")
+        raise NotDecided(
+            f"requests were at the server for {quantities.rounded_share(share)} of their time: it may be the limit as well"
+        )
     return {**read_rate(account), "limited_by": "generator"}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
+from leadline import quantities
 from leadline.analysis.truths import Figure, Value
 from leadline.errors import LeadlineError
 from leadline.truths.hosts import link_site, wire_site
@@ -73,7 +74,9 @@ def read_link(payload_bytes: int, header_bytes: int, rate_bps: int, readings: Se
     goodput_bps = 8 * (size - packets * header_bytes) / seconds
     link_bps = rate_bps * payload_bytes / (payload_bytes + header_bytes)
     if goodput_bps < _FULL * link_bps:
-        raise NotDecided(f"the link was full for {goodput_bps / link_bps:.0%} of the time: the sender had no CPU")
+        raise NotDecided(
+            f"the link was full for {quantities.rounded_share(goodput_bps / link_bps)} of the time: the sender had no CPU"
+        )
     return {"throughput_bps": goodput_bps, "limited_by": "link"}
 
 

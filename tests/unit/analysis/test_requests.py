@@ -90,10 +90,10 @@ def test_what_waits_long_at_the_end_failed_and_what_is_under_way_did_not() -> No
 @pytest.mark.parametrize(
     ("refused", "text"),
     [
-        ({"status_5xx": 9_998}, "9998 of 10000 answers have status 4xx or 5xx: rate and latency are theirs too"),
+        ({"status_5xx": 9_998}, "9998 of 10000 answers have a status of 400 or above: rate and latency are theirs too"),
         (
             {"status_4xx": 60, "status_5xx": 60},
-            "120 of 10000 answers have status 4xx or 5xx: rate and latency are theirs too",
+            "120 of 10000 answers have a status of 400 or above: rate and latency are theirs too",
         ),
         ({"status_4xx": 100}, None),
         ({"status_3xx": 10_000}, None),

@@ -70,7 +70,7 @@ def test_answers_that_are_late_make_the_truth_uncertain() -> None:
 def test_generator_is_the_limit_while_it_has_most_requests() -> None:
     account = http_server.Account(arrived_s=[0.0], answered_s=[1.0] * 100, took_s=[0.01] * 100, late_s=[0.005] * 100)
     assert read_starved(account, HttpLoad(connections=4, duration_s=1))["limited_by"] == "generator"
-    with pytest.raises(NotDecided, match="at the server for 75% of their time"):
+    with pytest.raises(NotDecided, match="at the server for 75 % of their time"):
         read_starved(account, HttpLoad(connections=2, duration_s=1))
 
 
@@ -180,7 +180,7 @@ def test_goodput_of_a_link_is_that_of_its_load() -> None:
 
 
 def test_link_that_the_sender_left_idle_is_not_decided() -> None:
-    with pytest.raises(NotDecided, match="the link was full for 64% of the time"):
+    with pytest.raises(NotDecided, match="the link was full for 64 % of the time"):
         read_link(934, 66, 10_000_000, metered(8000))
 
 
