@@ -29,10 +29,10 @@ SECRET_FIELDS = frozenset(
 
 
 class BaseModel(pydantic.BaseModel):
-    """A model whose secrets are written only into a command to an agent."""
+    """A model without other fields than its own, whose secrets are written only into a command to an agent."""
 
     # A model is built when it is first used: a process uses few of them.
-    model_config = pydantic.ConfigDict(hide_input_in_errors=True, defer_build=True)
+    model_config = pydantic.ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The fields with their values, those of secrets hidden."""

@@ -2,37 +2,17 @@
 # One file whatever its length: the schema is one document whose types refer to each other, and it is never edited by hand.
 
 from typing import Annotated, Literal, Optional, Union
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 from leadline.contract.base import BaseModel
 from typing_extensions import TypeAliasType
 
 
 class SharedIterations(BaseModel):
-    """
-    A number of iterations that users share: each takes the next one until none is left. k6's
-    `shared-iterations`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     drop_undone: bool | None = False
-    """
-    Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
-    """
     duration_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    When the population's time is over, ms after its beginning; with the test if absent.
-    """
     iterations: Annotated[int, Field(ge=0)]
-    """
-    Iterations of all users together.
-    """
     model: Literal["shared_iterations"] = "shared_iterations"
     users: Annotated[int, Field(ge=0)]
-    """
-    Users, which begin at once.
-    """
 
 
 class DueU(RootModel[int]):
@@ -40,209 +20,61 @@ class DueU(RootModel[int]):
 
 
 class ScheduledArrivals(BaseModel):
-    """
-    Iterations at given times.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     due_us: list[DueU]
-    """
-    When each iteration is due, µs after the population's beginning, in ascending order.
-    """
     model: Literal["schedule"] = "schedule"
     users_at_start: Annotated[int, Field(ge=0)]
-    """
-    Users that exist before the first iteration.
-    """
     users_most: Annotated[int | None, Field(ge=0)] = None
-    """
-    The largest number of users; unlimited if absent.
-    """
 
 
 class Capability(BaseModel):
-    """
-    A feature that an agent can or cannot use on this host.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     available: bool
-    """
-    Whether it works.
-    """
     name: str
-    """
-    `tun`, `cgroup`, `psi`, `irq_pressure` ...
-    """
     reason: str | None = None
-    """
-    The reason why it does not.
-    """
 
 
 class CgroupSample(BaseModel):
-    """
-    A cgroup's accounting.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     memory_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Memory, bytes.
-    """
     system_s: float | None = None
-    """
-    Part of it in the kernel, s.
-    """
     throttled_s: float | None = None
-    """
-    Time throttled by a CPU limit, s.
-    """
     usage_s: float
-    """
-    CPU time, s.
-    """
     user_s: float | None = None
-    """
-    Part of it in user mode, s.
-    """
 
 
 class CheckReport(BaseModel):
-    """
-    The results of one check.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     failed: Annotated[int, Field(ge=0)]
-    """
-    How often it failed.
-    """
     name: str
-    """
-    Its name.
-    """
     passed: Annotated[int, Field(ge=0)]
-    """
-    How often it passed.
-    """
 
 
 class CheckSize(BaseModel):
-    """
-    The size of the response's body is in a range.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_least: Annotated[int | None, Field(ge=0)] = None
-    """
-    The smallest size, bytes.
-    """
     at_most: Annotated[int | None, Field(ge=0)] = None
-    """
-    The largest size, bytes.
-    """
     kind: Literal["size"] = "size"
 
 
 class ClockQuality(BaseModel):
-    """
-    The quality of a host's clock.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     max_error_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    The kernel's bound on the wall clock's error, µs.
-    """
     resolution_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The smallest step seen between two reads of the monotonic clock, ns.
-    """
     source: str | None = None
-    """
-    The kernel's clock source.
-    """
     synchronised: bool | None = None
-    """
-    Whether the kernel reports its wall clock as synchronised.
-    """
 
 
 class ClockSample(BaseModel):
-    """
-    One CPU's clock speed, as the kernel reports it at this moment.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     core_throttles: Annotated[int | None, Field(ge=0)] = None
-    """
-    Times since boot that the core was slowed down because it was hot.
-    """
     cpu: Annotated[int, Field(ge=0)]
-    """
-    CPU number.
-    """
     mhz: float | None = None
-    """
-    Clock speed, MHz. A virtual machine often sees a constant one.
-    """
     package_throttles: Annotated[int | None, Field(ge=0)] = None
-    """
-    The same of its package.
-    """
 
 
 class Start(BaseModel):
-    """
-    Starts every prepared measuring task of the trial at the same instant.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_ns: Annotated[int, Field(ge=0)]
-    """
-    When to begin, on this agent's monotonic clock, ns. If the instant is past, the task begins at once and
-    the lateness is visible.
-    """
     trial: str
-    """
-    The trial to start.
-    """
     type: Literal["start"] = "start"
 
 
 class Stop(BaseModel):
-    """
-    Ends tasks in order: measuring tasks report their figures, processes get their stop signal.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     task: str | None = None
-    """
-    Only this task; all of the trial's tasks if absent.
-    """
     trial: str
-    """
-    The trial whose tasks end.
-    """
     type: Literal["stop"] = "stop"
 
 
@@ -251,1238 +83,345 @@ class Pid(RootModel[int]):
 
 
 class Observe(BaseModel):
-    """
-    Samples the host from now on; replaces an earlier `observe`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     machine: bool
-    """
-    Whether to sample resources that hosts on one machine share (CPUs, memory, PSI, softnet) in addition to
-    the host's own.
-    """
     period_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between samples, ms; 0 ends observing.
-    """
     pids: Annotated[list[Pid] | None, Field(validate_default=True)] = []
-    """
-    Process ids to sample in addition to the agent's own processes.
-    """
     programs: list[str] | None = []
-    """
-    Names of programs whose processes to sample in addition.
-    """
     soak: bool | None = False
-    """
-    Whether to run the soaker: on each CPU a thread of policy SCHED_IDLE that uses what is left of it.
-    """
     trial: str | None = None
-    """
-    The label of the samples.
-    """
     type: Literal["observe"] = "observe"
 
 
 class MeasureWakeUp(BaseModel):
-    """
-    Measures how long an idle CPU takes to wake up (answered by `wake_up`).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     id: Annotated[int, Field(ge=0)]
-    """
-    Repeated in the response.
-    """
     type: Literal["wake_up"] = "wake_up"
 
 
 class Inspect(BaseModel):
-    """
-    Reports the current network: addresses and routes (answered by `network`).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     id: Annotated[int, Field(ge=0)]
-    """
-    Repeated in the response.
-    """
     type: Literal["inspect"] = "inspect"
 
 
 class Clock(BaseModel):
-    """
-    Does one exchange of a clock comparison (answered by `clock`).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     id: Annotated[int, Field(ge=0)]
-    """
-    Repeated in the response.
-    """
     type: Literal["clock"] = "clock"
 
 
 class ControllerHeartbeat(BaseModel):
-    """
-    Says that the controller is in reach. After the first one, an agent that hears nothing for 20 s ends as at the end
-    of its stdin: a network that is cut between them closes nothing.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     type: Literal["heartbeat"] = "heartbeat"
 
 
 class Shutdown(BaseModel):
-    """
-    Stops all tasks and exits.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     type: Literal["shutdown"] = "shutdown"
 
 
 class CpuSample(BaseModel):
-    """
-    Seconds that one CPU has spent per kind, since boot (proc_stat).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpu: Annotated[int, Field(ge=0)]
-    """
-    CPU number.
-    """
     idle_s: float
-    """
-    Idle.
-    """
     iowait_s: float
-    """
-    Idle with I/O outstanding.
-    """
     irq_s: float
-    """
-    Hardware interrupts.
-    """
     nice_s: float
-    """
-    Part of `user_s` of niced processes.
-    """
     softirq_s: float
-    """
-    Soft interrupts: most of the network stack.
-    """
     steal_s: float
-    """
-    Taken by the hypervisor.
-    """
     system_s: float
-    """
-    Kernel mode.
-    """
     user_s: float
-    """
-    User mode, niced included.
-    """
 
 
 class CryptoReport(BaseModel):
-    """
-    One figure of the protocol's cost.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     algorithm: str
-    """
-    The cipher, with the digest if there is one: `AES-256-CBC+SHA256`; for a handshake, its settings.
-    """
     bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload, bytes; absent for a handshake.
-    """
     cpu_ns: Annotated[int, Field(ge=0)]
-    """
-    Their total CPU time in the thread, ns.
-    """
     operations: Annotated[int, Field(ge=0)]
-    """
-    Number of operations.
-    """
     wall_ns: Annotated[int, Field(ge=0)]
-    """
-    Their total wall-clock time, ns.
-    """
     what: str
-    """
-    The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
-    `handshake_client` and `handshake_server`.
-    """
 
 
 class DelayReport(BaseModel):
-    """
-    Delays from one host to another. The true values differ from these by at most the bound, all in one direction.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bound_us: float | None = None
-    """
-    The bound of the difference between both clocks, µs: half of the shortest round trip of their comparison; 0 if
-    both ends have the same clock. Absent in a receiver's own report.
-    """
     max_us: float
-    """
-    The longest, µs.
-    """
     mean_us: float
-    """
-    Their mean, µs.
-    """
     min_us: float
-    """
-    The shortest, µs; negative if the clocks' difference is not known well enough.
-    """
 
 
 class DiskSample(BaseModel):
-    """
-    One disk (/proc/diskstats).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     busy_ms: Annotated[int, Field(ge=0)]
-    """
-    Time with a request outstanding, ms.
-    """
     name: str
-    """
-    The disk's name.
-    """
     read_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes read.
-    """
     reads: Annotated[int, Field(ge=0)]
-    """
-    Reads that have completed.
-    """
     writes: Annotated[int, Field(ge=0)]
-    """
-    Writes that have completed.
-    """
     written_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes written.
-    """
 
 
 class EmbeddedRule(BaseModel):
-    """
-    Which resources of a page are fetched.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_once: Annotated[int, Field(ge=0)]
-    """
-    Requests at once.
-    """
     pattern: str | None = None
-    """
-    Only URLs that this regular expression matches as a whole; all if absent.
-    """
 
 
 class ErrorReport(BaseModel):
-    """
-    An error as text and as a code.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     blame: Literal["input", "peer", "system"]
-    """
-    The party at fault.
-    """
     code: str
-    """
-    Stable name in snake case: `connection_refused`, `address_in_use`, `no_such_file` ...
-    """
     message: str
-    """
-    One line for a person: what failed, where, and what would be right.
-    """
 
 
 class Heartbeat(BaseModel):
-    """
-    A line that is written every second.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the line was written, ns.
-    """
     type: Literal["heartbeat"] = "heartbeat"
 
 
 class LinkChanged(BaseModel):
-    """
-    An interface of the host was set up or down, or its carrier came or went. Written when the kernel reports it.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     carrier_losses: Annotated[int | None, Field(ge=0)] = None
-    """
-    Times that it lost its carrier since it was made; absent on old kernels.
-    """
     has_carrier: bool
-    """
-    Whether it has a carrier: the other end of its cable is there.
-    """
     is_removed: bool
-    """
-    Whether it is gone.
-    """
     is_up: bool
-    """
-    Whether the host has it set up.
-    """
     name: str
-    """
-    The interface's name.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the kernel's report was read, ns. It reports the loss of a carrier up to one second later.
-    """
     type: Literal["link"] = "link"
 
 
 class ClockReply(BaseModel):
-    """
-    The response to `clock`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     id: Annotated[int, Field(ge=0)]
-    """
-    The id of the command.
-    """
     received_ns: Annotated[int, Field(ge=0)]
-    """
-    When the command was read, ns.
-    """
     sent_ns: Annotated[int, Field(ge=0)]
-    """
-    When this line was written, ns.
-    """
     type: Literal["clock"] = "clock"
 
 
 class Prepared(BaseModel):
-    """
-    The task is ready: a process has been started, or a server listens.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     http_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    A serve task's HTTP port, as bound.
-    """
     https_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    A serve task's HTTPS port, as bound.
-    """
     pid: Annotated[int | None, Field(ge=0)] = None
-    """
-    A process task's id on the host.
-    """
     port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    A serve task's session port, as bound.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["prepared"] = "prepared"
 
 
 class Started(BaseModel):
-    """
-    A measuring task began.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     due_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was due to begin, ns.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When it began, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["started"] = "started"
 
 
 class Failed(BaseModel):
-    """
-    A task or a command failed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     error: ErrorReport
-    """
-    The error.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
     task: str | None = None
-    """
-    The task, if there is one.
-    """
     trial: str | None = None
-    """
-    The task's trial, if there is one.
-    """
     type: Literal["failed"] = "failed"
 
 
 class OutputLine(BaseModel):
-    """
-    A line of a process that `report` asked for, or that a script printed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     line: str
-    """
-    The line, without its end, cut at 4096 bytes.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was read, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["output"] = "output"
 
 
 class Profiled(BaseModel):
-    """
-    The samples of a stopped `profile`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     folded: str
-    """
-    A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
-    its number of samples. This is the input of flame graphs.
-    """
     left_out: Annotated[int, Field(ge=0)]
-    """
-    Samples of the rarest stacks, omitted if all would be too long for a line.
-    """
     samples: Annotated[int, Field(ge=0)]
-    """
-    Samples in `folded`.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["profiled"] = "profiled"
 
 
 class ExitUsage(BaseModel):
-    """
-    What a process that has ended used, with the children that it waited for.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     max_resident_bytes: Annotated[int, Field(ge=0)]
-    """
-    The largest resident memory of one of these processes, bytes.
-    """
     system_s: float
-    """
-    CPU time in the kernel, s.
-    """
     user_s: float
-    """
-    CPU time in user mode, s.
-    """
 
 
 class FeederRecycles(BaseModel):
-    """
-    The first row follows.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["recycle"] = "recycle"
 
 
 class FeederStopsUser(BaseModel):
-    """
-    The user that asks ends.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["stop_user"] = "stop_user"
 
 
 class FeederStopsTest(BaseModel):
-    """
-    The test ends as by `stop_test`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["stop_test"] = "stop_test"
 
 
 class FeederGivesText(BaseModel):
-    """
-    Each column's variable is set to this text.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["text"] = "text"
     text: str
-    """
-    The text, such as JMeter's `<EOF>`.
-    """
 
 
 class FindWhole(BaseModel):
-    """
-    The whole subject.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["whole"] = "whole"
 
 
 class FlowCounts(BaseModel):
-    """
-    Counters of the kinds of load that consist of flows.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connections_opened: Annotated[int | None, Field(ge=0)] = None
-    """
-    Connections, or source ports, that transactions used.
-    """
     due_while_busy: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests that were sent, and were due while as many as allowed were outstanding.
-    """
     duplicate_answers: Annotated[int | None, Field(ge=0)] = None
-    """
-    Answers received again.
-    """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
-    """
-    Durations that exceeded a histogram's range.
-    """
     late_answers: Annotated[int | None, Field(ge=0)] = None
-    """
-    Answers received after their time limit.
-    """
     stale: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams received too late to be distinguished from lost ones.
-    """
     strays: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams received that belong to no flow.
-    """
     unsent: Annotated[int, Field(ge=0)]
-    """
-    Units that were due and not sent, by both sides.
-    """
     unsent_while_busy: Annotated[int | None, Field(ge=0)] = None
-    """
-    Units of `unsent` that waited for the peer.
-    """
 
 
 class FlowProgress(BaseModel):
-    """
-    One flow's cumulative counters.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     busy_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time since the flow began with data to send or under way, µs; as with the pacing rate.
-    """
     congestion_window_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The congestion window, bytes; as with the round-trip time.
-    """
     delivery_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    The rate at which the peer acknowledged recently, bit/s; as with the pacing rate.
-    """
     flow: Annotated[int, Field(ge=0)]
-    """
-    The flow's number within its task.
-    """
     missing_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
-    """
     out_of_order: Annotated[int | None, Field(ge=0)] = None
-    """
-    Segments that arrived before one with a lower sequence number; as with the receiving side's round-trip time.
-    """
     pacing_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    The rate at which the kernel paces segments, bit/s; as with the round-trip time, of the first 64 flows.
-    """
     path_mtu_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The path's MTU, bytes; as with the round-trip time.
-    """
     peer_window_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The window that the peer announced last, bytes; as with the pacing rate.
-    """
     receive_rtt_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
-    64 flows.
-    """
     receive_window_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The window that the receiving side announced last, bytes; as with its round-trip time.
-    """
     received_bytes: Annotated[int, Field(ge=0)]
-    """
-    Payload bytes received.
-    """
     received_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams, transactions or responses received; absent for a byte stream.
-    """
     receiver_limited_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    Part of it in which the peer's window was full, µs; as with the pacing rate.
-    """
     reorderings: Annotated[int | None, Field(ge=0)] = None
-    """
-    How often, since the flow began, acknowledgements showed that the path had changed the order of segments; as with
-    the pacing rate.
-    """
     retransmits: Annotated[int | None, Field(ge=0)] = None
-    """
-    TCP segments retransmitted since the flow began; only on the sending side of a byte stream, if the kernel
-    reports it.
-    """
     rtt_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
-    """
     rtt_variance_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    The variance of that time, µs; as with the round-trip time.
-    """
     send_buffer_limited_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    Part of it in which the send buffer was too small, µs; as with the pacing rate.
-    """
     sent_bytes: Annotated[int, Field(ge=0)]
-    """
-    Payload bytes sent.
-    """
     sent_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams, transactions or requests sent; absent for a byte stream.
-    """
 
 
 class FrameCounts(BaseModel):
-    """
-    What happened to frames. Every frame that arrived was lost, dropped, or forwarded, or is held.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     arrived: Annotated[int, Field(ge=0)]
-    """
-    Frames that arrived.
-    """
     arrived_bytes: Annotated[int, Field(ge=0)]
-    """
-    Their bytes, from the Ethernet header on.
-    """
     corrupted: Annotated[int, Field(ge=0)]
-    """
-    Frames that left with an inverted bit.
-    """
     duplicated: Annotated[int, Field(ge=0)]
-    """
-    Frames that were sent twice.
-    """
     forwarded: Annotated[int, Field(ge=0)]
-    """
-    Frames that left, duplicates included.
-    """
     forwarded_bytes: Annotated[int, Field(ge=0)]
-    """
-    Their bytes.
-    """
     lost: Annotated[int, Field(ge=0)]
-    """
-    Frames that were lost as asked.
-    """
     queue_full: Annotated[int, Field(ge=0)]
-    """
-    Frames that found the queue full.
-    """
     reordered: Annotated[int, Field(ge=0)]
-    """
-    Frames that left after a later frame of their flow.
-    """
 
 
 class Header(BaseModel):
-    """
-    One header field.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     name: str
-    """
-    Its name.
-    """
     value: str
-    """
-    Its value.
-    """
 
 
 class HistogramReport(BaseModel):
-    """
-    A mergeable histogram.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     count: Annotated[int, Field(ge=0)]
-    """
-    Number of values.
-    """
     hdr_v2: str
-    """
-    HdrHistogram, V2 encoding, base64.
-    """
     metric: str
-    """
-    The recorded metric, in ns.
-    """
 
 
 class HttpCounts(BaseModel):
-    """
-    Counters of an HTTP load.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     body_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes of response bodies received.
-    """
     bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes received.
-    """
     connections: Annotated[int | None, Field(ge=0)] = None
-    """
-    Connections that are open at this moment; only in a `Standing`.
-    """
     connections_down: Annotated[int, Field(ge=0)]
-    """
-    Connections that failed and could not be opened again by the end.
-    """
     connections_opened: Annotated[int, Field(ge=0)]
-    """
-    Connections opened.
-    """
     cut_off: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests that ended, with a response or an error, before their last byte was sent.
-    """
     due_while_busy: Annotated[int, Field(ge=0)]
-    """
-    Requests that were sent, and were due while no connection was free.
-    """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
-    """
-    Durations that exceeded a histogram's range.
-    """
     redirects: Annotated[int | None, Field(ge=0)] = None
-    """
-    Redirects followed.
-    """
     repeated: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests that were sent again, because the server closed a kept connection before it responded.
-    """
     requests_due: Annotated[int, Field(ge=0)]
-    """
-    Requests that were due.
-    """
     requests_sent: Annotated[int, Field(ge=0)]
-    """
-    Requests whose last byte was sent.
-    """
     responses: Annotated[int, Field(ge=0)]
-    """
-    Complete responses.
-    """
     status_0xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 0 to 99.
-    """
     status_1xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 100 to 199.
-    """
     status_2xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 200 to 299.
-    """
     status_3xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 300 to 399.
-    """
     status_4xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 400 to 499.
-    """
     status_5xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 500 to 599.
-    """
     status_6xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 600 to 699.
-    """
     status_7xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 700 to 799.
-    """
     status_8xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 800 to 899.
-    """
     status_9xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 900 to 999.
-    """
     tls_full: Annotated[int | None, Field(ge=0)] = None
-    """
-    TLS handshakes that authenticated the server.
-    """
     tls_resumed: Annotated[int | None, Field(ge=0)] = None
-    """
-    TLS handshakes that resumed a session.
-    """
     unanswered: Annotated[int, Field(ge=0)]
-    """
-    Requests that were sent and not answered when the time was over.
-    """
     unanswered_over_1s: Annotated[int, Field(ge=0)]
-    """
-    Of these, requests that had waited for longer than a second.
-    """
     unsent: Annotated[int, Field(ge=0)]
-    """
-    Requests that were due and not completely sent when the time was over.
-    """
     unsent_while_busy: Annotated[int, Field(ge=0)]
-    """
-    Of these, requests that waited for the server: no connection was free, or the socket did not accept
-    them.
-    """
     unsent_without_age: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests of `unsent` that were too many for an age each.
-    """
 
 
 class HttpRequest(BaseModel):
-    """
-    One request.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     body_base64: str | None = None
-    """
-    Request body, base64.
-    """
     headers: list[Header]
-    """
-    Extra header fields, in order.
-    """
     method: str
-    """
-    Request method.
-    """
     url: str
-    """
-    `http://host[:port]/path` or `https://...`.
-    """
     weight: Annotated[int, Field(ge=0)]
-    """
-    Its share of the turns, in proportion to all weights; at least 1.
-    """
 
 
 class HttpScript(BaseModel):
-    """
-    A script for wrk.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     args: list[str]
-    """
-    The arguments after `--`.
-    """
     name: str
-    """
-    Its name in messages.
-    """
     source: str
-    """
-    Its text.
-    """
 
 
 class HttpTimeouts(BaseModel):
-    """
-    Time limits of each phase of a connection or request; exceeding one is an error with the phase's name.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connect_ms: Annotated[int, Field(ge=0)]
-    """
-    For TCP's, the proxy's and TLS's handshakes, each, ms.
-    """
     response_ms: Annotated[int, Field(ge=0)]
-    """
-    From sending a request to its response's last byte, ms; then the connection is reopened.
-    """
 
 
 class InterfaceFacts(BaseModel):
-    """
-    One interface and its offloads.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     gro: bool | None = None
-    """
-    Generic receive offload.
-    """
     gso: bool | None = None
-    """
-    Generic segmentation offload.
-    """
     mtu: Annotated[int | None, Field(ge=0)] = None
-    """
-    MTU, bytes.
-    """
     name: str
-    """
-    The interface's name.
-    """
     speed_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    Speed of the link, bit/s; only of a device, because virtual interfaces name any number.
-    """
     tso: bool | None = None
-    """
-    TCP segmentation offload.
-    """
 
 
 class InterfaceSample(BaseModel):
-    """
-    One interface's counters (/proc/net/dev).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     name: str
-    """
-    The interface's name.
-    """
     rx_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes received.
-    """
     rx_dropped: Annotated[int, Field(ge=0)]
-    """
-    Packets dropped on receipt.
-    """
     rx_errors: Annotated[int, Field(ge=0)]
-    """
-    Receive errors.
-    """
     rx_packets: Annotated[int, Field(ge=0)]
-    """
-    Packets received.
-    """
     tx_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes sent.
-    """
     tx_dropped: Annotated[int, Field(ge=0)]
-    """
-    Packets dropped on sending.
-    """
     tx_errors: Annotated[int, Field(ge=0)]
-    """
-    Transmit errors.
-    """
     tx_packets: Annotated[int, Field(ge=0)]
-    """
-    Packets sent.
-    """
 
 
 class InterfaceView(BaseModel):
-    """
-    One interface's state.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     addresses: list[str]
-    """
-    Addresses with prefix length, as in `10.1.2.3/24`.
-    """
     mtu: Annotated[int | None, Field(ge=0)] = None
-    """
-    MTU, bytes.
-    """
     name: str
-    """
-    The interface's name.
-    """
     up: bool
-    """
-    Whether it is up.
-    """
 
 
 class Iperf3Options(BaseModel):
-    """
-    The options of a test against a real `iperf3 -s`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     local_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Local port of the first flow; each further flow has the next one. The host's choice if absent.
-    """
     repeating_payload: bool | None = False
-    """
-    Whether both ends send the digits 0 to 9 again and again.
-    """
     server_output: bool | None = False
-    """
-    Whether the server sends what it printed: its lines become `output` events.
-    """
     short_counters: bool | None = False
-    """
-    Whether the numbers of datagrams have 32 bits instead of 64.
-    """
 
 
 class IterationCounts(BaseModel):
-    """
-    Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,
-    `completed`, `failed`, `interrupted` and, before the end, `running`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     begun: Annotated[int, Field(ge=0)]
-    """
-    Iterations that began.
-    """
     completed: Annotated[int, Field(ge=0)]
-    """
-    Iterations that reached their end without a failed request.
-    """
     dropped: Annotated[int, Field(ge=0)]
-    """
-    Iterations without a free user.
-    """
     due: Annotated[int, Field(ge=0)]
-    """
-    Iterations that were due; in closed models those that began.
-    """
     failed: Annotated[int, Field(ge=0)]
-    """
-    Iterations that ended with a failed request in them.
-    """
     interrupted: Annotated[int, Field(ge=0)]
-    """
-    Iterations that were ended before their end because the time was over, or by a stop.
-    """
     late: Annotated[int, Field(ge=0)]
-    """
-    Of these, iterations that began more than 1 ms after they were due.
-    """
     not_begun: Annotated[int, Field(ge=0)]
-    """
-    Iterations that were due and had not begun when the time was over.
-    """
     running: Annotated[int, Field(ge=0)]
-    """
-    Iterations that run at this moment.
-    """
 
 
 class EndAfterIteration(BaseModel):
-    """
-    They go on for this time, and are interrupted then. k6's `gracefulStop`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     grace_ms: Annotated[int, Field(ge=0)]
-    """
-    The time, ms.
-    """
     kind: Literal["iteration"] = "iteration"
 
 
 class EndAfterRequest(BaseModel):
-    """
-    They end before their next request or with their current wait; a request that was sent is awaited for this
-    time. JMeter's scheduler.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     grace_ms: Annotated[int, Field(ge=0)]
-    """
-    The time, ms.
-    """
     kind: Literal["request"] = "request"
 
 
@@ -1490,135 +429,38 @@ ErrorsAdditionalProperty = TypeAliasType("ErrorsAdditionalProperty", Annotated[i
 
 
 class LabelProgress(BaseModel):
-    """
-    A label in one interval.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     ended: Annotated[int, Field(ge=0)]
-    """
-    How many ended in the interval.
-    """
     errors: dict[str, ErrorsAdditionalProperty]
-    """
-    Failures in the interval by cause.
-    """
     failed: Annotated[int, Field(ge=0)]
-    """
-    Of these, how many failed.
-    """
     histograms: list[HistogramReport] | None = None
-    """
-    Distributions of the last second without its warm-up, as in the report; empty in most events. Absent where the
-    scenario has more than 40 names.
-    """
     kind: Literal["request", "transaction"]
-    """
-    Requests or a transaction.
-    """
     latency: HistogramReport
-    """
-    `latency` in the interval, warm-up included.
-    """
     name: str
-    """
-    The name.
-    """
     tags: dict[str, str] | None = {}
-    """
-    Its tags, as in the report.
-    """
 
 
 MissesAdditionalProperty = TypeAliasType("MissesAdditionalProperty", Annotated[int, Field(ge=0)])
 
 
 class LabelReport(BaseModel):
-    """
-    The figures of the requests or transactions of one name.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cached: Annotated[int, Field(ge=0)]
-    """
-    Requests that were answered from the user's cache; they are not in `ended`.
-    """
     checks: list[CheckReport]
-    """
-    Its checks.
-    """
     ended: Annotated[int, Field(ge=0)]
-    """
-    How many ended; each request and transaction that began is in `ended` or `interrupted`.
-    """
     error_examples: dict[str, str]
-    """
-    The message of the first failure of each cause.
-    """
     errors: dict[str, ErrorsAdditionalProperty]
-    """
-    Failures by cause; their sum is `failed`. A failed check counts as `check_failed`, a status as `status_404`
-    and the like.
-    """
     failed: Annotated[int, Field(ge=0)]
-    """
-    Of these, how many failed.
-    """
     histograms: list[HistogramReport]
-    """
-    Distributions of those that ended, failed ones included if they had a response: `latency` (from when it was
-    wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
-    `waits` (the waits in it).
-    """
     interrupted: Annotated[int, Field(ge=0)]
-    """
-    Requests without a response, and transactions without an end, when the time was over.
-    """
     is_hidden: bool | None = False
-    """
-    Whether all its requests are hidden by a transaction from lists of samples.
-    """
     kind: Literal["request", "transaction"]
-    """
-    Requests or a transaction.
-    """
     misses: dict[str, MissesAdditionalProperty]
-    """
-    Extractions that found nothing, by variable.
-    """
     name: str
-    """
-    The name.
-    """
     population: Annotated[int, Field(ge=0)]
-    """
-    The population that it belongs to, by its index.
-    """
     received_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes received.
-    """
     redirects: Annotated[int, Field(ge=0)]
-    """
-    Redirects followed.
-    """
     resources: Annotated[int | None, Field(ge=0)] = 0
-    """
-    Resources of pages that were fetched with them.
-    """
     sent_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes sent.
-    """
     tags: dict[str, str] | None = {}
-    """
-    Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
-    different tags have a row each.
-    """
 
 
 class ByDoublingItem(RootModel[int]):
@@ -1626,301 +468,93 @@ class ByDoublingItem(RootModel[int]):
 
 
 class LengthsReport(BaseModel):
-    """
-    How often lengths occurred.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     by_doubling: list[ByDoublingItem]
-    """
-    Element `i` counts lengths of at least 2^i and less than 2^(i+1).
-    """
     count: Annotated[int, Field(ge=0)]
-    """
-    How many there were.
-    """
     longest: Annotated[int, Field(ge=0)]
-    """
-    The longest one; 0 if there was none.
-    """
     sum: Annotated[int, Field(ge=0)]
-    """
-    Their sum.
-    """
 
 
 class LinkCounts(BaseModel):
-    """
-    The counters of one direction since the task began.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     all: FrameCounts
-    """
-    Every frame.
-    """
     late_max_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The same, maximum.
-    """
     late_mean_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    How late a frame left, compared with the time that the emulation gave it, mean, ns; absent without a frame.
-    """
     overrun: Annotated[int, Field(ge=0)]
-    """
-    Frames that the kernel dropped because the emulator had not received earlier ones.
-    """
     refused: Annotated[int, Field(ge=0)]
-    """
-    Frames that the kernel did not accept for sending.
-    """
     udp: FrameCounts
-    """
-    Frames with UDP over IPv4 or IPv6.
-    """
     unfit: Annotated[int, Field(ge=0)]
-    """
-    Frames that the emulator cannot forward: longer than it accepts, or bundles of segments (GSO).
-    """
 
 
 class LinkEffects(BaseModel):
-    """
-    What happens to the frames of one direction. Shares are of all frames, from 0 to 1.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     corrupt: float
-    """
-    Share of frames in which one bit is inverted.
-    """
     delay_us: Annotated[int, Field(ge=0)]
-    """
-    One-way delay, µs.
-    """
     duplicate: float
-    """
-    Share of frames that are sent twice.
-    """
     jitter_us: Annotated[int, Field(ge=0)]
-    """
-    The delay varies evenly by up to this much in either direction, µs. Frames keep their order.
-    """
     loss: float
-    """
-    Share of frames that are lost.
-    """
     loss_burst: float
-    """
-    Mean number of frames that are lost in a row; at most 1: each frame is lost independently.
-    """
     queue_bytes: Annotated[int, Field(ge=0)]
-    """
-    The longest queue in front of the rate, bytes; a frame that does not fit is dropped.
-    """
     rate_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    Bits per second of Ethernet frames without preamble, FCS and gap; unlimited if absent.
-    """
     reorder: float
-    """
-    Share of frames that are held back until a later frame of their flow has passed.
-    """
 
 
 class LoopForever(BaseModel):
-    """
-    Until the user ends.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["forever"] = "forever"
 
 
 class MachineUse(BaseModel):
-    """
-    The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
-    on this side in the same time.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     boot_id: str | None = None
-    """
-    The kernel's identity since its boot: the same on both sides only if they share a machine.
-    """
     busy_s: float
-    """
-    Time of all CPUs that was neither idle nor taken by a hypervisor, s.
-    """
     cpus: Annotated[int, Field(ge=0)]
-    """
-    CPUs.
-    """
     received_bytes: Annotated[int, Field(ge=0)]
-    """
-    Payload bytes that this side received in this time.
-    """
     received_units: Annotated[int, Field(ge=0)]
-    """
-    Datagrams or transactions that this side received in this time; 0 for byte streams.
-    """
     sent_bytes: Annotated[int, Field(ge=0)]
-    """
-    Payload bytes that this side sent in this time.
-    """
     sent_units: Annotated[int, Field(ge=0)]
-    """
-    Datagrams or transactions that this side sent in this time; 0 for byte streams.
-    """
     softirq_s: float
-    """
-    Part of it in soft interrupts: most of the network stack, s.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class MatchLast(BaseModel):
-    """
-    The last one.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["last"] = "last"
 
 
 class MatchRandom(BaseModel):
-    """
-    A random one.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["random"] = "random"
 
 
 class MatchAll(BaseModel):
-    """
-    All.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["all"] = "all"
 
 
 class MatchCount(BaseModel):
-    """
-    The number of values.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["count"] = "count"
 
 
 class MemorySample(BaseModel):
-    """
-    Memory of the machine, bytes.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     available_bytes: Annotated[int, Field(ge=0)]
-    """
-    Memory available to a new program.
-    """
     total_bytes: Annotated[int, Field(ge=0)]
-    """
-    Total memory.
-    """
 
 
 class MissKeeps(BaseModel):
-    """
-    The variable keeps its value. JMeter's extractors without a default.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["keep"] = "keep"
 
 
 class MissUnsets(BaseModel):
-    """
-    The variable is unset.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["unset"] = "unset"
 
 
 class MissFails(BaseModel):
-    """
-    The variable is unset, and the request fails as `extraction_failed`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["fail"] = "fail"
 
 
 class NoCounts(BaseModel):
-    """
-    The counters of a kind of load that has none.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
+    pass
 
 
 class FeedNode(BaseModel):
-    """
-    Takes the next row of a feeder and sets its variables.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     feeder: str
-    """
-    The feeder's name.
-    """
     kind: Literal["feed"] = "feed"
 
 
 class ControlNode(BaseModel):
-    """
-    Ends something.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     control: Literal[
         "next_pass",
         "break_loop",
@@ -1929,367 +563,107 @@ class ControlNode(BaseModel):
         "stop_test",
         "stop_test_now",
     ]
-    """
-    What.
-    """
     kind: Literal["control"] = "control"
 
 
 class ScriptNode(BaseModel):
-    """
-    Executes a script.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["script"] = "script"
     lua: str
-    """
-    Its text in Lua.
-    """
 
 
 class OpaqueNode(BaseModel):
-    """
-    Something of the format that cannot be executed. An agent refuses the scenario.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["opaque"] = "opaque"
     text: str
-    """
-    Its text.
-    """
     what: str
-    """
-    What it is, such as `JSR223Sampler (groovy)`.
-    """
 
 
 class OpenStage(BaseModel):
-    """
-    A stage during which the rate of iterations changes linearly.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_once: Annotated[int | None, Field(ge=0)] = 0
-    """
-    Iterations that are due together at the stage's beginning. Gatling's `atOnceUsers`.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms; with 0, `at_once` iterations are due together.
-    """
     from_per_s: float
-    """
-    Iterations per second at its beginning.
-    """
     to_per_s: float
-    """
-    Iterations per second at its end.
-    """
 
 
 class OutputPart1(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
-    """
-    A group's number; 0 is the whole match.
-    """
 
 
 class PeerLimits(BaseModel):
-    """
-    The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connections: Annotated[int, Field(ge=0)]
-    """
-    HTTP connections at once.
-    """
     flows: Annotated[int, Field(ge=0)]
-    """
-    Flows at once, over all of its sessions; a bidirectional flow counts twice.
-    """
     idle_ms: Annotated[int, Field(ge=0)]
-    """
-    A connection to the session port is closed if it has not asked for a session after this time; so is a session
-    that waits for its flows and receives nothing for this time, ms.
-    """
     rate_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload rate that one session may ask for, over all of its flows, bit/s; unlimited if absent.
-    """
     sessions: Annotated[int, Field(ge=0)]
-    """
-    Sessions at once.
-    """
 
 
 class PopulationProgress(BaseModel):
-    """
-    A population while it runs.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     histograms: Annotated[list[HistogramReport] | None, Field(validate_default=True)] = []
-    """
-    Distributions of those that ended in the last second, as in the report; empty in most events.
-    """
     iterations: IterationCounts
-    """
-    Its iterations so far.
-    """
     name: str | None = ""
-    """
-    Its name.
-    """
     users: Annotated[int, Field(ge=0)]
-    """
-    Users that exist.
-    """
     users_active: Annotated[int, Field(ge=0)]
-    """
-    Users that are in an iteration.
-    """
 
 
 class PopulationReport(BaseModel):
-    """
-    The figures of a population.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     end_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When its last iteration ended, ns.
-    """
     histograms: list[HistogramReport]
-    """
-    Distributions: `iteration` (from its beginning to its end) and, in open models, `iteration_due` (from due to
-    its end) and `start_late` (from due to its beginning).
-    """
     is_main: bool
-    """
-    Whether its phase is the main one.
-    """
     iterations: IterationCounts
-    """
-    Its iterations.
-    """
     name: str
-    """
-    Its name.
-    """
     start_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When it began, ns; absent if it did not.
-    """
     users_begun: Annotated[int, Field(ge=0)]
-    """
-    Users that began.
-    """
     users_most: Annotated[int, Field(ge=0)]
-    """
-    The largest number of users at once.
-    """
 
 
 class PressureSample(BaseModel):
-    """
-    Stalled time since boot, µs.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     full_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    All tasks were stalled.
-    """
     some_us: Annotated[int | None, Field(ge=0)] = None
-    """
-    Some task was stalled.
-    """
 
 
 class QueueSample(BaseModel):
-    """
-    One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
-    count what it drops.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     backlog_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes that wait in it now.
-    """
     drops: Annotated[int, Field(ge=0)]
-    """
-    Packets dropped.
-    """
     kind: str
-    """
-    The discipline: `fq_codel`, `tbf`.
-    """
     name: str
-    """
-    The interface's name.
-    """
     overlimits: Annotated[int, Field(ge=0)]
-    """
-    Times that it held packets back for its rate.
-    """
     packets: Annotated[int, Field(ge=0)]
-    """
-    Packets that left it; a bundle of segments counts as many.
-    """
 
 
 class QuotaSample(BaseModel):
-    """
-    A control group above the host whose CPU quota holds for it.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpus: float
-    """
-    The quota, in CPUs.
-    """
     group: str
-    """
-    The group's folder.
-    """
     throttled_periods: Annotated[int, Field(ge=0)]
-    """
-    Periods in which the quota was used up, since the group was made.
-    """
     throttled_s: float
-    """
-    Time for which the group's threads were kept from running, s: the sum over CPUs.
-    """
 
 
 class QuotaUse(BaseModel):
-    """
-    What a CPU quota kept from an agent while its load ran.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpus: float
-    """
-    The quota, in CPUs.
-    """
     group: str
-    """
-    The folder of the control group with the quota.
-    """
     throttled_s: float
-    """
-    Time for which the group's threads were kept from running, s: the sum over CPUs.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class RateStage(BaseModel):
-    """
-    A stage of a load, during which its rate changes linearly.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms.
-    """
     from_per_s: float
-    """
-    Requests per second at its beginning.
-    """
     to_per_s: float
-    """
-    Requests per second at its end.
-    """
 
 
 class FileBody(BaseModel):
-    """
-    The content of a file.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     file: str
-    """
-    The file's name in the plan.
-    """
     kind: Literal["file"] = "file"
 
 
 class Resolution(BaseModel):
-    """
-    An address for a name.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     address: str
-    """
-    The address to connect to.
-    """
     host: str
-    """
-    The URL's host.
-    """
     port: Annotated[int, Field(ge=0, le=65535)]
-    """
-    The URL's port.
-    """
 
 
 class RouteView(BaseModel):
-    """
-    One route.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     destination: str
-    """
-    The destination, as in `10.1.0.0/16`; the default route is `0.0.0.0/0` or `::/0`.
-    """
     gateway: str | None = None
-    """
-    The next hop, if there is one.
-    """
     interface: str
-    """
-    The interface it leaves by.
-    """
 
 
 class AllActiveItem(RootModel[int]):
@@ -2337,1240 +711,347 @@ class UserItem(RootModel[int]):
 
 
 class SampleFailure(BaseModel):
-    """
-    Why a sample failed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cause: str
-    """
-    The cause, as in a label's `errors`.
-    """
     message: str
-    """
-    What is wrong, in words, cut at 1000 bytes.
-    """
     row: Annotated[int, Field(ge=0)]
-    """
-    The row.
-    """
 
 
 class SampleName(BaseModel):
-    """
-    What a sample is called.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["request", "transaction"]
-    """
-    A request or a transaction.
-    """
     name: str
-    """
-    The label.
-    """
     population: str
-    """
-    The name of its population. JTL's `threadName` is made of this and `user`.
-    """
     tags: dict[str, str] | None = {}
-    """
-    Its tags, as in the report.
-    """
 
 
 class SampleOpening(BaseModel):
-    """
-    A connection that was opened for a sample.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connect_ns: Annotated[int, Field(ge=0)]
-    """
-    The TCP handshake, ns.
-    """
     dns_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Resolving the name, ns; absent if the address was known.
-    """
     row: Annotated[int, Field(ge=0)]
-    """
-    The row.
-    """
     tls_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The TLS handshake, ns; absent without TLS. JTL's `Connect` is the sum of these three.
-    """
 
 
 class SamplesSlowest(BaseModel):
-    """
-    Only the slowest requests: the report's `slowest` has this number in place of 20, with URLs.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     count: Annotated[int, Field(ge=0)]
-    """
-    The number, at most [`SLOWEST_LIMIT`].
-    """
     kind: Literal["slowest"] = "slowest"
 
 
 class SamplesAll(BaseModel):
-    """
-    All, in `samples` events while the task runs and before it finishes, each one once. Requests that are hidden
-    by their transaction, redirects that were followed and embedded resources are no samples of their own.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["all"] = "all"
     with_urls: bool | None = False
-    """
-    Whether requests have their URL.
-    """
 
 
 class SampleTransaction(BaseModel):
-    """
-    What only a transaction has.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     failed: Annotated[int, Field(ge=0)]
-    """
-    Of these, how many failed.
-    """
     requests: Annotated[int, Field(ge=0)]
-    """
-    Requests in it that ended.
-    """
     row: Annotated[int, Field(ge=0)]
-    """
-    The row.
-    """
     waits_ns: Annotated[int, Field(ge=0)]
-    """
-    Waits in it, ns. JTL's `IdleTime`, if its time includes them.
-    """
 
 
 class ScenarioFile(BaseModel):
-    """
-    The content of a file that requests send.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     content_base64: str
-    """
-    Its content, base64.
-    """
     name: str
-    """
-    The name by which requests refer to it: its path as the format has it.
-    """
 
 
 class SizeShare(BaseModel):
-    """
-    One of the sizes of a mix.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bytes: Annotated[int, Field(ge=0)]
-    """
-    UDP payload, bytes.
-    """
     count: Annotated[int, Field(ge=0)]
-    """
-    How many of each round of the mix have this size.
-    """
 
 
 class SlowRequest(BaseModel):
-    """
-    One of the slowest requests, with its phases.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     before_sent_us: float
-    """
-    Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
-    """
     connect_us: float | None = None
-    """
-    Of the time before it was sent, the TCP handshake, µs; absent on a connection that was open.
-    """
     dns_us: float | None = None
-    """
-    Of the time before it was sent, resolving the name, µs; absent if the address was known.
-    """
     due_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was wanted, ns.
-    """
     error: str | None = None
-    """
-    The cause of its failure; absent if it succeeded.
-    """
     first_byte_us: float | None = None
-    """
-    Of this, time from sent to the response's first byte, µs; absent if there was none.
-    """
     label: Annotated[int, Field(ge=0)]
-    """
-    The index of its row in `labels`.
-    """
     latency_us: float
-    """
-    Time from then to its response's end or failure, µs.
-    """
     status: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Status code; absent if there was no response.
-    """
     tls_us: float | None = None
-    """
-    Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
-    """
     url: str | None = None
-    """
-    The URL, after redirects; absent unless it was asked for.
-    """
     user: Annotated[int, Field(ge=0)]
-    """
-    The user's number in its population, from 1.
-    """
 
 
 class SoakerSample(BaseModel):
-    """
-    One CPU's soaker: a thread of policy SCHED_IDLE that counts what is left of the CPU.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpu: Annotated[int, Field(ge=0)]
-    """
-    CPU number.
-    """
     cpu_s: float | None = None
-    """
-    CPU time that the kernel charged to it, s. It includes interrupts that came while it ran.
-    """
     fastest_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time of its fastest slice so far, ns: what a slice takes while nothing else runs on the CPU.
-    """
     recent_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time of its fastest slice since the sample before, ns: longer where the CPU's clock went slower.
-    """
     slices: Annotated[int, Field(ge=0)]
-    """
-    Slices of a fixed number of arithmetic rounds that it has done since it began.
-    """
 
 
 class SocketOptions(BaseModel):
-    """
-    Options of each TCP socket; absent ones are the system's choice.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     congestion: str | None = None
-    """
-    Congestion control by the kernel's name (TCP_CONGESTION).
-    """
     delay: bool
-    """
-    Whether Nagle's algorithm holds small segments back (TCP_NODELAY unset).
-    """
     dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    Differentiated services code point, 0 to 63 (IP_TOS, IPV6_TCLASS).
-    """
     fast_open: bool
-    """
-    Whether the first request may travel with the SYN (TCP_FASTOPEN_CONNECT).
-    """
     receive_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Receive buffer, bytes (SO_RCVBUF).
-    """
     segment_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Largest segment, bytes (TCP_MAXSEG).
-    """
     send_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Send buffer, bytes (SO_SNDBUF).
-    """
     user_timeout_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    How long sent bytes may stay unacknowledged, ms (TCP_USER_TIMEOUT).
-    """
 
 
 class SoftnetSample(BaseModel):
-    """
-    One CPU's packet backlog.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpu: Annotated[int, Field(ge=0)]
-    """
-    CPU number.
-    """
     dropped: Annotated[int, Field(ge=0)]
-    """
-    Frames dropped because the backlog was full.
-    """
     processed: Annotated[int, Field(ge=0)]
-    """
-    Frames processed.
-    """
     squeezed: Annotated[int, Field(ge=0)]
-    """
-    Times that the budget ended with work left.
-    """
 
 
 class SourcePlace(BaseModel):
-    """
-    A place in the file that a scenario was read from.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     file: str
-    """
-    The file.
-    """
     line: Annotated[int, Field(ge=0)]
-    """
-    The line, from 1.
-    """
 
 
 class StatusRange(BaseModel):
-    """
-    A range of status codes.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     from_: Annotated[int, Field(alias="from", ge=0, le=65535)]
-    """
-    The first.
-    """
     to: Annotated[int, Field(ge=0, le=65535)]
-    """
-    The last.
-    """
 
 
 class StreamPayload1(BaseModel):
-    """
-    Of each 1024 bytes, this percentage is one repeated byte; the others are random.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     repeated: Annotated[int, Field(ge=0, le=255)]
 
 
 class BodySubject(BaseModel):
-    """
-    The response's body.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["body"] = "body"
 
 
 class HeadersSubject(BaseModel):
-    """
-    The response's header fields, as lines `Name: value`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["headers"] = "headers"
 
 
 class StatusSubject(BaseModel):
-    """
-    The status code.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["status"] = "status"
 
 
 class ReasonSubject(BaseModel):
-    """
-    The reason phrase.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["reason"] = "reason"
 
 
 class UrlSubject(BaseModel):
-    """
-    The URL of the request, after redirects.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["url"] = "url"
 
 
 class RequestHeadersSubject(BaseModel):
-    """
-    The header fields of the request.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["request_headers"] = "request_headers"
 
 
 class RequestBodySubject(BaseModel):
-    """
-    The body of the request.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["request_body"] = "request_body"
 
 
 class VariableSubject(BaseModel):
-    """
-    A variable.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["variable"] = "variable"
     name: str
-    """
-    Its name.
-    """
 
 
 class TcpReport(BaseModel):
-    """
-    The kernel's figures of one end of a flow, from its TCP_INFO; unknown ones are absent. Means are of samples, at least
-    ten a second with up to 64 flows per thread.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     busy_s: float | None = None
-    """
-    Time with data to send or under way, s.
-    """
     congestion_window_bytes: float | None = None
-    """
-    Mean of the congestion window, bytes.
-    """
     delivery_bps: float | None = None
-    """
-    Mean of the delivery rate, bit/s.
-    """
     mss_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload of a full segment, bytes.
-    """
     out_of_order: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of a receiver: segments that arrived before one with a lower sequence number.
-    """
     pacing_bps: float | None = None
-    """
-    Mean of the pacing rate, bit/s.
-    """
     receive_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Size of the receive buffer at the end, bytes, as the kernel counts it.
-    """
     receive_rtt_us: float | None = None
-    """
-    Of a receiver: mean of its estimate of the round-trip time, µs.
-    """
     receive_window_bytes: float | None = None
-    """
-    Of a receiver: mean of the window that it announced, bytes.
-    """
     receiver_limited_s: float | None = None
-    """
-    Part of it in which the peer's window was full, s.
-    """
     retransmitted_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes retransmitted during the test.
-    """
     rtt_idle_us: float | None = None
-    """
-    The shortest round-trip time before the first byte of the test, µs: that of an idle path.
-    """
     rtt_max_us: float | None = None
-    """
-    Its longest sample, µs.
-    """
     rtt_mean_us: float | None = None
-    """
-    Mean of the smoothed round-trip time, µs.
-    """
     rtt_min_us: float | None = None
-    """
-    The shortest round-trip time of the connection, µs.
-    """
     rtt_variance_us: float | None = None
-    """
-    Mean of the round-trip time's variance, µs.
-    """
     samples: Annotated[int | None, Field(ge=0)] = 0
-    """
-    Samples.
-    """
     send_buffer_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Size of the send buffer at the end, bytes, as the kernel counts it.
-    """
     send_buffer_limited_s: float | None = None
-    """
-    Part of it in which the send buffer was too small, s.
-    """
     sent_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes sent during the test, retransmitted ones included.
-    """
     zerocopy_copied: Annotated[int | None, Field(ge=0)] = None
-    """
-    Those that the kernel copied after all.
-    """
     zerocopy_fallbacks: Annotated[int | None, Field(ge=0)] = None
-    """
-    Sends that went by sendfile instead, because the kernel had no room for another completion.
-    """
     zerocopy_sends: Annotated[int | None, Field(ge=0)] = None
-    """
-    Sends by MSG_ZEROCOPY that are complete.
-    """
 
 
 class TcpSample(BaseModel):
-    """
-    TCP counters (RFC 4022 names).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     active_opens: Annotated[int, Field(ge=0)]
-    """
-    Connections opened actively.
-    """
     established: Annotated[int, Field(ge=0)]
-    """
-    Connections in ESTABLISHED or CLOSE-WAIT now.
-    """
     in_segments: Annotated[int, Field(ge=0)]
-    """
-    Segments received.
-    """
     listen_drops: Annotated[int | None, Field(ge=0)] = None
-    """
-    Connections dropped because the accept queue was full. Read once a second; absent in the samples between.
-    """
     out_segments: Annotated[int, Field(ge=0)]
-    """
-    Segments sent, without retransmissions.
-    """
     passive_opens: Annotated[int, Field(ge=0)]
-    """
-    Connections opened passively.
-    """
     retransmitted_segments: Annotated[int, Field(ge=0)]
-    """
-    Segments retransmitted.
-    """
 
 
 class ThreadReport(BaseModel):
-    """
-    One thread's share of a CPU.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     name: str
-    """
-    The thread's role.
-    """
     runnable_wait_s: float | None = None
-    """
-    Time that it was runnable and waited for a CPU, s.
-    """
     spun_s: float | None = None
-    """
-    Time on a CPU that it busy-waited, s, because the next send was due sooner than a sleep takes. It does not
-    count towards how busy the thread was; absent if the thread always sleeps.
-    """
     system_s: float
-    """
-    Time in the kernel, s.
-    """
     user_s: float
-    """
-    Time in user mode, s.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class ThreadTime(BaseModel):
-    """
-    The CPU time of one thread.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpu_s: float
-    """
-    CPU time since the thread began, s.
-    """
     tid: Annotated[int, Field(ge=0)]
-    """
-    Thread id.
-    """
 
 
 class ThroughputStage(BaseModel):
-    """
-    A stage during which the rate of a throughput wait changes linearly.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms; with 0 the rate changes at once.
-    """
     per_minute: float
-    """
-    The rate at its end, per minute.
-    """
 
 
 class TlsIdentity(BaseModel):
-    """
-    A certificate with its key.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     certificate_pem: str
-    """
-    The certificate and its intermediate certificates, PEM.
-    """
     key_pem: str
-    """
-    The private key, PEM.
-    """
 
 
 InsideAdditionalProperty = TypeAliasType("InsideAdditionalProperty", Annotated[int, Field(ge=0)])
 
 
 class TunnelCounts(BaseModel):
-    """
-    Counters of a fleet of VPN clients. Each client counts in exactly one of `configured`, `partial`, `failed`,
-    `waiting` and `connecting`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     actions_skipped: Annotated[int | None, Field(ge=0)] = None
-    """
-    Actions of clients that had no tunnel at that time, or had not finished an earlier renewal.
-    """
     attempts: Annotated[int, Field(ge=0)]
-    """
-    Attempts, including the first of each client.
-    """
     auth_pending: Annotated[int | None, Field(ge=0)] = None
-    """
-    AUTH_PENDING messages received.
-    """
     configured: Annotated[int, Field(ge=0)]
-    """
-    Clients with a tunnel through which a packet came back.
-    """
     connecting: Annotated[int | None, Field(ge=0)] = None
-    """
-    Clients whose attempt has not ended; only in a `Standing`, because at the end they have failed.
-    """
     connections: Annotated[int | None, Field(ge=0)] = None
-    """
-    HTTP connections opened.
-    """
     datagrams_refused: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that the server's host refused after the server had answered.
-    """
     failed: Annotated[int, Field(ge=0)]
-    """
-    Clients without a tunnel.
-    """
     far_progress_passed_over: Annotated[int | None, Field(ge=0)] = None
-    """
-    Progress messages of the far end that arrived too fast to be passed on.
-    """
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
-    """
-    Durations that exceeded a histogram's range.
-    """
     inside_received: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets received through the tunnels; only in an outcome.
-    """
     inside_sent: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets sent through the tunnels; only in an outcome.
-    """
     latency_clamped: Annotated[int | None, Field(ge=0)] = None
-    """
-    Latencies below the error of the clocks, taken as 0.
-    """
     lost: Annotated[int, Field(ge=0)]
-    """
-    Clients that lost their tunnel without an action that caused it.
-    """
     packets_not_sent: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets that the socket refused with an error.
-    """
     packets_rejected: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets received that no key or session matches.
-    """
     packets_replayed: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets received twice.
-    """
     partial: Annotated[int, Field(ge=0)]
-    """
-    Clients with a tunnel that failed a check.
-    """
     pings_answered: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings answered.
-    """
     pings_answered_after: Annotated[int | None, Field(ge=0)] = None
-    """
-    Answers to these pings.
-    """
     pings_answered_before: Annotated[int | None, Field(ge=0)] = None
-    """
-    Answers to these pings.
-    """
     pings_answered_during: Annotated[int | None, Field(ge=0)] = None
-    """
-    Answers to these pings.
-    """
     pings_sent: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings sent through the tunnels.
-    """
     pings_sent_after: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings sent after the unsettled clients arrived.
-    """
     pings_sent_before: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings sent before the unsettled clients arrived.
-    """
     pings_sent_during: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings sent while the unsettled clients arrived.
-    """
     pings_unsent: Annotated[int | None, Field(ge=0)] = None
-    """
-    Pings that were due and not sent.
-    """
     ports_again: Annotated[int | None, Field(ge=0)] = None
-    """
-    Sockets with a source port that another client had used before.
-    """
     reconnects_begun: Annotated[int | None, Field(ge=0)] = None
-    """
-    Attempts of clients that an action made reconnect.
-    """
     recovered: Annotated[int, Field(ge=0)]
-    """
-    Clients that failed and were configured afterwards.
-    """
     recovered_partial: Annotated[int | None, Field(ge=0)] = None
-    """
-    Clients that failed and were `partial` afterwards.
-    """
     renegotiated: Annotated[int | None, Field(ge=0)] = None
-    """
-    Keys renewed.
-    """
     renegotiations_asked: Annotated[int | None, Field(ge=0)] = None
-    """
-    Keys whose renewal an action requested.
-    """
     renegotiations_failed: Annotated[int | None, Field(ge=0)] = None
-    """
-    Renewals that failed, whichever side began them.
-    """
     renegotiations_unfinished: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of these, keys that were not renewed before their tunnel ended.
-    """
     requests_due: Annotated[int | None, Field(ge=0)] = None
-    """
-    HTTP requests that were due.
-    """
     requests_sent: Annotated[int | None, Field(ge=0)] = None
-    """
-    HTTP requests whose last byte was sent.
-    """
     resets_sent: Annotated[int, Field(ge=0)]
-    """
-    First packets of attempts sent, including repeated ones.
-    """
     resting: Annotated[int | None, Field(ge=0)] = None
-    """
-    Clients that failed and wait before they try again; only in a `Standing`.
-    """
     retransmits: Annotated[int, Field(ge=0)]
-    """
-    Control packets sent again.
-    """
     socket_errors: Annotated[int | None, Field(ge=0)] = None
-    """
-    Other errors of sockets that ended no attempt.
-    """
     stale: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams received too late to be distinguished from lost ones.
-    """
     status_0xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 0 to 99.
-    """
     status_1xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 100 to 199.
-    """
     status_2xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 200 to 299.
-    """
     status_3xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 300 to 399.
-    """
     status_4xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 400 to 499.
-    """
     status_5xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 500 to 599.
-    """
     status_6xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 600 to 699.
-    """
     status_7xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 700 to 799.
-    """
     status_8xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 800 to 899.
-    """
     status_9xx: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of status 900 to 999.
-    """
     strays: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets received that belong to no flow.
-    """
     unanswered: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets or requests without an answer at the end; of a fleet's `Standing` the clients without an answer so far.
-    """
     unanswered_over_1s: Annotated[int | None, Field(ge=0)] = None
-    """
-    HTTP requests that had waited for longer than a second at the end.
-    """
     unsent: Annotated[int | None, Field(ge=0)] = None
-    """
-    Packets or requests that were due and not sent.
-    """
     unsent_without_age: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of these, those that were too many for an age each.
-    """
     updated: Annotated[int | None, Field(ge=0)] = None
-    """
-    Changes of pushed options in running tunnels.
-    """
     updated_not_unique: Annotated[int | None, Field(ge=0)] = None
-    """
-    Of these, changes that gave a client the address or the number of another client.
-    """
     waiting: Annotated[int, Field(ge=0)]
-    """
-    Clients that have not tried yet.
-    """
 
 
 class TunnelExpectation(BaseModel):
-    """
-    What the server has to push to a configured client.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     dns: list[str]
-    """
-    DNS servers that must be pushed.
-    """
     echo: str | None = None
-    """
-    Destination of the verifying ICMP echo request inside the tunnel; the server's end of it if absent.
-    """
     options: list[str]
-    """
-    Options that must be pushed literally.
-    """
     pools: list[str]
-    """
-    Networks (CIDR) that hold each address assigned to the client; any address if empty.
-    """
     routes: list[str]
-    """
-    Networks (CIDR) that must be pushed as routes.
-    """
 
 
 class ProfileIdentity(BaseModel):
-    """
-    The profile's certificate, or none, for every client.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     from_: Annotated[Literal["profile"], Field(alias="from")] = "profile"
 
 
 class IssuedIdentities(BaseModel):
-    """
-    A separate one for each client, created before the load begins; their keys are ECDSA P-256.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     authority_key_pem: str
-    """
-    The authority's private key, PEM.
-    """
     authority_pem: str
-    """
-    The authority's certificate, PEM.
-    """
     from_: Annotated[Literal["issued"], Field(alias="from")] = "issued"
     name_prefix: str
-    """
-    The prefix of common names, before the client's number.
-    """
 
 
 class TunnelIdentity(BaseModel):
-    """
-    One client's certificate.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     certificate_pem: str
-    """
-    The chain, its own first, PEM.
-    """
     key_pem: str
-    """
-    Its private key, PEM.
-    """
 
 
 class TunnelPacketSizes(BaseModel):
-    """
-    Echo requests inside a tunnel, by the length of their IP packets: all up to one length are answered, and none from
-    the next one on.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     answered_bytes: Annotated[int, Field(ge=0)]
-    """
-    The longest answered length, bytes.
-    """
     unanswered_bytes: Annotated[int, Field(ge=0)]
-    """
-    The next longer length, which was not answered, bytes.
-    """
 
 
 class TunnelEcho(BaseModel):
-    """
-    ICMP echo requests that the far end answers.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms.
-    """
     kind: Literal["echo"] = "echo"
     packet_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes of each IP packet.
-    """
     rate_pps: float
-    """
-    IP packets per second and client.
-    """
     to: str | None = None
-    """
-    Destination; the server's end of the tunnel if absent.
-    """
 
 
 class TunnelUdp(BaseModel):
-    """
-    Numbered datagrams to a `leadline serve` behind the gateway, or from it.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     datagram_bytes: Annotated[int, Field(ge=0)]
-    """
-    UDP payload, bytes.
-    """
     direction: Literal["up", "down", "both"]
-    """
-    Direction, as the client sees it.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms.
-    """
     host: str
-    """
-    The server's address inside.
-    """
     key: str | None = None
-    """
-    The key that the server asks for; none if absent.
-    """
     kind: Literal["udp"] = "udp"
     port: Annotated[int, Field(ge=0, le=65535)]
-    """
-    Its session port.
-    """
     rate_pps: float | None = None
-    """
-    Datagrams per second and client; as fast as possible if absent.
-    """
 
 
 class TunnelTcp(BaseModel):
-    """
-    A TCP stream per client to or from a `leadline serve` behind the gateway.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     direction: Literal["up", "down", "both"]
-    """
-    Direction, as the client sees it.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms.
-    """
     host: str
-    """
-    The server's address inside.
-    """
     key: str | None = None
-    """
-    The key that the server asks for; none if absent.
-    """
     kind: Literal["tcp"] = "tcp"
     port: Annotated[int, Field(ge=0, le=65535)]
-    """
-    Its session port.
-    """
 
 
 class TunnelHttp(BaseModel):
-    """
-    HTTP requests over one connection per client, one after another.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms.
-    """
     kind: Literal["http"] = "http"
     rate_per_s: float | None = None
-    """
-    Requests per second and client; each follows the previous response at once if absent.
-    """
     request: HttpRequest
-    """
-    The request; the URL's host is an address inside the tunnel.
-    """
 
 
 class TunnelUser(BaseModel):
-    """
-    A user of `auth-user-pass`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     password: str
-    """
-    The password.
-    """
     user: str
-    """
-    The name.
-    """
 
 
 class UdpSample(BaseModel):
-    """
-    UDP counters (RFC 4113 names).
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     in_datagrams: Annotated[int, Field(ge=0)]
-    """
-    Datagrams delivered.
-    """
     in_errors: Annotated[int, Field(ge=0)]
-    """
-    Datagrams not delivered for another reason.
-    """
     no_ports: Annotated[int, Field(ge=0)]
-    """
-    Datagrams for a port without a listener.
-    """
     out_datagrams: Annotated[int, Field(ge=0)]
-    """
-    Datagrams sent.
-    """
     receive_buffer_errors: Annotated[int, Field(ge=0)]
-    """
-    Of these, because a receive buffer was full.
-    """
     send_buffer_errors: Annotated[int, Field(ge=0)]
-    """
-    Sends refused because a send buffer was full.
-    """
 
 
 class UserStage(BaseModel):
-    """
-    A stage during which the number of users changes linearly.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms; with 0 the number changes at once.
-    """
     users: Annotated[int, Field(ge=0)]
-    """
-    Users at its end.
-    """
 
 
 class Cpu(RootModel[int]):
@@ -3578,37 +1059,12 @@ class Cpu(RootModel[int]):
 
 
 class WakeUpFacts(BaseModel):
-    """
-    How long an idle CPU of a host takes to run a thread that was woken up.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpus: Annotated[list[Cpu], Field(max_length=2, min_length=2)]
-    """
-    CPUs of the waking and of the woken thread.
-    """
     samples: Annotated[int, Field(ge=0)]
-    """
-    Wake-ups that were measured.
-    """
     thread_p50_us: float
-    """
-    From when a thread woke another one up, on another CPU if there is one, until that one ran, µs: the median.
-    """
     thread_p99_us: float
-    """
-    The same at the 99th percentile, µs.
-    """
     timer_p50_us: float
-    """
-    From when a sleeping thread's timer was due until it ran, µs: the median.
-    """
     timer_p99_us: float
-    """
-    The same at the 99th percentile, µs.
-    """
 
 
 class Size(RootModel[int]):
@@ -3616,385 +1072,110 @@ class Size(RootModel[int]):
 
 
 class CryptoWorkload(BaseModel):
-    """
-    The CPU cost of a VPN's protocol in memory.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     ciphers: list[str]
-    """
-    Data ciphers by OpenVPN's names; CBC ciphers with each of `digests`. `DES-EDE3-CBC` is measured bare only.
-    """
     digests: list[str]
-    """
-    HMACs by OpenVPN's names.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Measuring time of each figure, ms.
-    """
     handshakes: bool
-    """
-    Whether handshakes are measured too.
-    """
     kind: Literal["crypto"] = "crypto"
     sizes: list[Size]
-    """
-    Payload sizes, bytes.
-    """
     spread_bytes: Annotated[int, Field(ge=0)]
-    """
-    Memory over which consecutive packets are spread, bytes, so that the cache is not always warm.
-    """
 
 
 class ProcessWorkload(BaseModel):
-    """
-    A child process: a daemon under test, or a VPN client.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     argv: list[str]
-    """
-    Program (looked up in PATH) and arguments.
-    """
     cwd: str | None = None
-    """
-    Working directory.
-    """
     env: dict[str, str]
-    """
-    Variables added to the agent's environment.
-    """
     grace_ms: Annotated[int, Field(ge=0)]
-    """
-    Time that a stopped process may take after SIGTERM before it is killed, ms.
-    """
     kind: Literal["process"] = "process"
     log: str | None = None
-    """
-    File that its stdout and stderr are appended to; discarded if absent.
-    """
     name: str
-    """
-    The label of its samples.
-    """
     report: list[str]
-    """
-    Lines of its output that contain one of these become `output` events.
-    """
 
 
 class ProfileWorkload(BaseModel):
-    """
-    Call stacks of processes of the agent, or of the agent itself, until stopped.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     frequency_hz: Annotated[int, Field(ge=0)]
-    """
-    Samples per second of CPU time.
-    """
     kind: Literal["profile"] = "profile"
     processes: list[str]
-    """
-    The names of process tasks of this agent, or `agent` for the agent itself. At least one of them has to run.
-    """
 
 
 class EmulateWorkload(BaseModel):
-    """
-    A link with a rate, a delay and faults, between two interfaces, until stopped.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     a: str
-    """
-    The name of one interface.
-    """
     a_to_b: LinkEffects
-    """
-    What happens to frames from `a` to `b`.
-    """
     b: str
-    """
-    The name of the other.
-    """
     b_to_a: LinkEffects
-    """
-    What happens to frames from `b` to `a`.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `emulated` events, ms.
-    """
     kind: Literal["emulate"] = "emulate"
     seed: Annotated[int, Field(ge=0)]
-    """
-    Seed of all random decisions.
-    """
 
 
 class UserArrivals(BaseModel):
-    """
-    A number of users that changes in stages; each begins its next iteration when the last one has ended. k6's
-    `constant-vus`, `ramping-vus` and `per-vu-iterations`, JMeter's thread groups, Gatling's closed models.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     drop_undone: bool | None = False
-    """
-    Whether iterations that its time does not suffice for count as dropped, as k6 counts them.
-    """
     duration_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    When the population's time is over, ms after its beginning; if absent, when its users have done their
-    iterations, or with the test.
-    """
     first: Literal["at_start", "after_interval"]
-    """
-    When the first user of a ramp begins.
-    """
     initial: Annotated[int | None, Field(ge=0)] = 0
-    """
-    Users at the beginning.
-    """
     iterations: Annotated[int | None, Field(ge=0)] = None
-    """
-    Iterations of each user, after which it ends; unlimited if absent.
-    """
     model: Literal["users"] = "users"
     ramp_down_after_request: bool | None = False
-    """
-    Whether the iteration of such a user ends before its next request or with its current wait, and only a request
-    that was sent is awaited for `ramp_down_ms`. JMeter's plugin groups.
-    """
     ramp_down_ms: Annotated[int | None, Field(ge=0)] = 0
-    """
-    How long an iteration of a user that is no longer wanted may go on, ms. k6's `gracefulRampDown`.
-    """
     stages: Annotated[list[UserStage] | None, Field(validate_default=True)] = []
-    """
-    Consecutive stages, during which the number of users changes linearly. After the last stage the number
-    stays; the end is by `iterations` or `duration_ms`.
-    """
 
 
 class OpenArrivals(BaseModel):
-    """
-    Iterations at a rate, whether or not earlier ones have ended. An iteration without a free user is dropped if
-    there are `users_most`. k6's `constant-arrival-rate` and `ramping-arrival-rate`, Gatling's open models.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     drop_while_growing: bool | None = False
-    """
-    Whether an iteration that needs one more user is dropped while that user is made, as k6 does. If not, it
-    begins with the new user.
-    """
     first: Literal["at_start", "after_interval"]
-    """
-    When the first iteration is due.
-    """
     model: Literal["open"] = "open"
     spacing: Literal["even", "poisson"]
-    """
-    How iterations are spaced.
-    """
     stages: list[OpenStage]
-    """
-    Iterations per second, in consecutive stages; the population's time is their sum.
-    """
     users_at_start: Annotated[int, Field(ge=0)]
-    """
-    Users that exist before the first iteration.
-    """
     users_most: Annotated[int | None, Field(ge=0)] = None
-    """
-    The largest number of users; unlimited if absent.
-    """
 
 
 class CheckStatus(BaseModel):
-    """
-    The status code is in a range.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["status"] = "status"
     ranges: list[StatusRange]
-    """
-    The ranges.
-    """
 
 
 class DatagramReport(BaseModel):
-    """
-    Figures of the numbered datagrams of one flow in addition to their counts; each is absent if it is unknown.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     coalesced: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
-    """
     is_cut_off: bool | None = None
-    """
-    Whether the receiver stopped counting, 20 s after the sender's end, while datagrams still arrived: those that are
-    missing are late or lost.
-    """
     loss_bursts: LengthsReport | None = None
-    """
-    Runs of consecutive datagrams that never arrived, the one at the end included.
-    """
     one_way_delay: DelayReport | None = None
-    """
-    From sending to arrival, by two clocks.
-    """
     reorder_extents: LengthsReport | None = None
-    """
-    For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
-    4737, 4.2.2).
-    """
     segmented: bool | None = None
-    """
-    Whether the sender passed batches of datagrams to the kernel as one (UDP_SEGMENT).
-    """
     unknown_extents: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that arrived late and whose extent is unknown, because too many gaps were open.
-    """
 
 
 class WakeUpReply(BaseModel):
-    """
-    The response to `wake_up`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     found: WakeUpFacts | None = None
-    """
-    The times; absent if they could not be measured.
-    """
     id: Annotated[int, Field(ge=0)]
-    """
-    The id of the command.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the measurement had ended, ns.
-    """
     type: Literal["wake_up"] = "wake_up"
 
 
 class Exited(BaseModel):
-    """
-    A process ended, as requested or not.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     code: int | None = None
-    """
-    Its exit code, if it exited.
-    """
     expected: bool
-    """
-    Whether `stop` or `shutdown` had requested it.
-    """
     signal: int | None = None
-    """
-    The signal that ended it, if one did.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["exited"] = "exited"
     usage: ExitUsage | None = None
-    """
-    What it used, with the children that it waited for; absent if the system does not say.
-    """
 
 
 class Emulated(BaseModel):
-    """
-    The counters of an `emulate` task, every interval and when it has ended.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     a_to_b: LinkCounts
-    """
-    Frames from `a` to `b`.
-    """
     b_to_a: LinkCounts
-    """
-    Frames from `b` to `a`.
-    """
     ended: bool
-    """
-    Whether the task has ended: these are its last counters.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When they were read, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["emulated"] = "emulated"
 
 
 class Expression(BaseModel):
-    """
-    An expression: an operation with its arguments.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     arguments: Annotated[Optional[list["Expression"]], Field(validate_default=True)] = []
-    """
-    The arguments, in order.
-    """
     name: str | None = None
-    """
-    A variable's name; other operations' names as they say.
-    """
     op: Literal[
         "literal",
         "variable",
@@ -4079,2271 +1260,631 @@ class Expression(BaseModel):
         "last_timed_out",
         "cookie",
     ]
-    """
-    The operation, which says what the other fields mean.
-    """
     value: bool | int | float | str | None = None
-    """
-    The value of a literal; the fallback of a variable that is not set.
-    """
 
 
 class Feeder(BaseModel):
-    """
-    Rows of data that users take in turn by `feed` nodes.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_end: Annotated[
         FeederRecycles | FeederStopsUser | FeederStopsTest | FeederGivesText,
         Field(discriminator="kind"),
     ]
-    """
-    What happens after the last row.
-    """
     columns: list[str]
-    """
-    The variable that each column sets.
-    """
     name: str
-    """
-    Its name.
-    """
     order: Literal["sequential", "shuffled", "random", "unique"]
-    """
-    In which order rows are taken.
-    """
     rows: list[list[str]]
-    """
-    The rows, each with a text per column; missing texts are empty.
-    """
     share: Literal["test", "population", "user"]
-    """
-    Who takes rows from the same position.
-    """
 
 
 class FlowReport(BaseModel):
-    """
-    One flow from its first to its last byte.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     congestion: str | None = None
-    """
-    Congestion control that the connection used.
-    """
     datagrams: DatagramReport | None = None
-    """
-    More figures of numbered datagrams; absent for other flows.
-    """
     direction: Literal["up", "down", "both"]
-    """
-    `up` or `down`.
-    """
     due_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was due to begin, ns.
-    """
     duplicates: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams received more than once.
-    """
     end_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
-    error. A stall that lasts to the end is therefore part of the flow.
-    """
     flow: Annotated[int, Field(ge=0)]
-    """
-    The flow's number within its task.
-    """
     jitter_us: float | None = None
-    """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
-    """
     latency_max_us: float | None = None
-    """
-    The longest of these latencies, µs.
-    """
     latency_mean_us: float | None = None
-    """
-    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
-    cannot measure it.
-    """
     local: str | None = None
-    """
-    Local address and port.
-    """
     lost: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams sent and never received.
-    """
     peer_congestion: str | None = None
-    """
-    Congestion control of the other end, if that is an iperf3 server that reports it.
-    """
     received_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes received by the receiving side; absent if the receiver did not report them.
-    """
     received_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Distinct datagrams or responses received.
-    """
     receiver_tcp: TcpReport | None = None
-    """
-    The kernel's figures of the receiving end of a byte stream, if that end reported them.
-    """
     remote: str | None = None
-    """
-    Remote address and port.
-    """
     reordered: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
-    """
     retransmits: Annotated[int | None, Field(ge=0)] = None
-    """
-    TCP segments retransmitted.
-    """
     rtt_mean_us: float | None = None
-    """
-    Mean of the sampled smoothed round-trip times, µs.
-    """
     sender_tcp: TcpReport | None = None
-    """
-    The kernel's figures of the sending end of a byte stream, if that end reported them.
-    """
     sent_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload bytes sent by the sending side; absent if the sender did not report them.
-    """
     sent_units: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams, transactions or requests sent.
-    """
     start_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    When its first byte was sent or received, ns; absent if there was none.
-    """
 
 
 class HostFacts(BaseModel):
-    """
-    A host's fingerprint: the facts needed to compare a figure with another machine's.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     architecture: str
-    """
-    Machine architecture.
-    """
     base_clock_hz: Annotated[int | None, Field(ge=0)] = None
-    """
-    The clock that the machine's CPUs keep under load without a boost, Hz: the mean over all of them. Absent where
-    neither the kernel nor the CPU's name tells.
-    """
     boot_id: str | None = None
-    """
-    Changes with every boot: agents with equal ids share one kernel and one monotonic clock.
-    """
     clock: ClockQuality
-    """
-    The clock.
-    """
     cpu_model: str | None = None
-    """
-    CPU model.
-    """
     cpus: Annotated[int, Field(ge=0)]
-    """
-    CPUs that this agent may run on.
-    """
     distribution: str | None = None
-    """
-    Distribution, from os-release.
-    """
     hostname: str
-    """
-    The host's own name.
-    """
     interfaces: list[InterfaceFacts]
-    """
-    Interfaces with their offloads.
-    """
     kernel: str
-    """
-    Operating system's release, as the kernel gives it.
-    """
     memory_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Physical memory, bytes.
-    """
     tcp_congestion: str | None = None
-    """
-    Default congestion control.
-    """
 
 
 class HttpAnswer(BaseModel):
-    """
-    The responder's default response. The query of a request can set each field
-    (`?status=&size=&delay=&shape=&errors=&chunked=&close=`) except those that concern the whole server.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     body_bytes: Annotated[int, Field(ge=0)]
-    """
-    Body, bytes.
-    """
     chunked: bool
-    """
-    Whether the body is sent in chunks.
-    """
     close_after: Annotated[int | None, Field(ge=0)] = None
-    """
-    Responses after which a connection is closed; unlimited if absent.
-    """
     delay_shape: Literal["constant", "uniform", "exponential"]
-    """
-    Distribution of that time.
-    """
     delay_us: Annotated[int, Field(ge=0)]
-    """
-    Mean time before the response, µs.
-    """
     error_ratio: float
-    """
-    Share of the requests that are answered with 500 instead, evenly spread.
-    """
     identity: TlsIdentity | None = None
-    """
-    The certificate for `https_port`; a self-signed one if absent.
-    """
     stall_every_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time between the beginnings of stalls of the whole server, ms; no stalls if absent.
-    """
     stall_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration of a stall, ms.
-    """
     status: Annotated[int, Field(ge=0, le=65535)]
-    """
-    Status code.
-    """
 
 
 class HttpRoute(BaseModel):
-    """
-    The way to the server.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bind: list[str]
-    """
-    Local addresses that connections use in turn; the system's choice if empty.
-    """
     dns: Literal["run", "connection"]
-    """
-    How often names are resolved.
-    """
     proxy: str | None = None
-    """
-    `http://[user:password@]host:port` of a proxy: used by CONNECT for `https` URLs, by absolute targets for
-    others.
-    """
     resolve: list[Resolution]
-    """
-    Names with fixed addresses, which are not resolved.
-    """
     unix_socket: str | None = None
-    """
-    Path of a Unix socket to connect to instead of the URL's host.
-    """
 
 
 class Iperf3Login(BaseModel):
-    """
-    A client's login at an iperf3 server.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     key_pem: str
-    """
-    The server's public RSA key, PEM.
-    """
     padding: Literal["oaep", "pkcs1"]
-    """
-    The padding.
-    """
     password: str
-    """
-    The user's password.
-    """
     user: str
-    """
-    The user's name.
-    """
 
 
 class Iperf3Users(BaseModel):
-    """
-    The users that a server lets measure with iperf3.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     key_pem: str
-    """
-    The server's private RSA key, PEM.
-    """
     padding: Literal["oaep", "pkcs1"]
-    """
-    The padding.
-    """
     skew_s: Annotated[int, Field(ge=0)]
-    """
-    How far a client's clock may be off, s.
-    """
     users: str
-    """
-    iperf3's file of users: a name, a comma, and SHA-256 of `{name}password` in hexadecimal digits on each line.
-    """
 
 
 class LoadReport(BaseModel):
-    """
-    The cost of generating or answering load on a host.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     engine: str | None = None
-    """
-    How the threads waited for their sockets (`io_uring`, `epoll`), if there is a choice.
-    """
     engine_reason: str | None = None
-    """
-    The reason why the faster engine was not used.
-    """
     late_p99_us: float | None = None
-    """
-    Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
-    """
     machine: MachineUse | None = None
-    """
-    The CPU time of its whole machine.
-    """
     pushback: Annotated[int, Field(ge=0)]
-    """
-    Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
-    """
     quota: QuotaUse | None = None
-    """
-    The CPU quota that holds for its agent, if there is one.
-    """
     side: Literal["local", "peer"]
-    """
-    Whether this is the agent's own host or the peer.
-    """
     socket_drops: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams dropped by a local socket buffer, if the kernel reported it.
-    """
     threads: list[ThreadReport]
-    """
-    One row per thread that moved payload.
-    """
     wall_s: float
-    """
-    From the task's first to its last operation, s.
-    """
 
 
 class LoopCount(BaseModel):
-    """
-    A number of times.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["count"] = "count"
     times: Expression
-    """
-    The number, computed when the loop begins.
-    """
 
 
 class LoopWhile(BaseModel):
-    """
-    As long as a condition is true.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     checks_after: bool | None = False
-    """
-    Whether the condition is checked after each pass only, so that there is at least one.
-    """
     condition: Expression
-    """
-    The condition.
-    """
     kind: Literal["while"] = "while"
 
 
 class LoopTime(BaseModel):
-    """
-    For a time; the last pass is completed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     duration_ms: Expression
-    """
-    The time, ms.
-    """
     kind: Literal["time"] = "time"
 
 
 class MatchNumber(BaseModel):
-    """
-    The one with this number, from 1. If the number is 0 when it is computed: a random one; if -1: all.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["number"] = "number"
     number: Expression
-    """
-    The number.
-    """
 
 
 class NetworkSample(BaseModel):
-    """
-    A host's interfaces and protocol counters.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     interfaces: list[InterfaceSample]
-    """
-    One row per interface.
-    """
     queues: list[QueueSample] | None = None
-    """
-    One row per interface that packets leave by a queue; absent if the kernel does not report them, and between
-    samples of a second apart on hosts with many interfaces.
-    """
     tcp: TcpSample | None = None
-    """
-    TCP.
-    """
     udp: UdpSample | None = None
-    """
-    UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
-    """
 
 
 class NetworkView(BaseModel):
-    """
-    A host's addresses and routes at one moment.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     interfaces: list[InterfaceView]
-    """
-    Interfaces.
-    """
     routes: list[RouteView]
-    """
-    Routes, IPv4 and IPv6.
-    """
 
 
 class SetNode(BaseModel):
-    """
-    Sets variables, in order.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_shared: bool | None = False
-    """
-    Whether all users share it.
-    """
     kind: Literal["set"] = "set"
     value: Expression
-    """
-    Its value; a variable that is set to nothing is unset.
-    """
     variable: str
-    """
-    The variable.
-    """
 
 
 class Pressure(BaseModel):
-    """
-    Pressure stall information.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cpu: PressureSample | None = None
-    """
-    Waiting for a CPU.
-    """
     io: PressureSample | None = None
-    """
-    Waiting for I/O.
-    """
     irq: PressureSample | None = None
-    """
-    Stalled by interrupts.
-    """
     memory: PressureSample | None = None
-    """
-    Waiting for memory.
-    """
 
 
 class ProcessSample(BaseModel):
-    """
-    One process's accounting.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     busiest_thread: ThreadTime | None = None
-    """
-    Of several threads, the one that used the most CPU time since the reading before. Read together with the switches.
-    """
     involuntary_switches: Annotated[int | None, Field(ge=0)] = None
-    """
-    Involuntary context switches of all threads. Read together with the voluntary ones.
-    """
     name: str
-    """
-    The task's `name`; `agent` for the agent itself.
-    """
     pid: Annotated[int, Field(ge=0)]
-    """
-    Process id.
-    """
     resident_bytes: Annotated[int, Field(ge=0)]
-    """
-    Resident memory, bytes.
-    """
     runnable_wait_s: float | None = None
-    """
-    Time that its threads were runnable and waited for a CPU, s, summed. Of several threads it is read together with the
-    switches. Absent where the kernel does not keep it.
-    """
     scheduled_s: float | None = None
-    """
-    CPU time by the scheduler's clock, s: exact to the nanosecond, where `user_s` and `system_s` count hundredths of a
-    second. Absent for a process that has or had several threads, and where the kernel does not keep it.
-    """
     system_s: float
-    """
-    CPU time in the kernel, s.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads.
-    """
     user_s: float
-    """
-    CPU time in user mode, s.
-    """
     voluntary_switches: Annotated[int | None, Field(ge=0)] = None
-    """
-    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
-    process with many threads.
-    """
 
 
 class SampleBatch(BaseModel):
-    """
-    Requests and transactions in the order in which they ended on their thread. Columns have a value per row; `failures`,
-    `openings` and `transactions` have entries for some rows.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     all_active: list[AllActiveItem]
-    """
-    Users of the test that existed when it ended. JTL's `allThreads`.
-    """
     before_sent_ns: list[BeforeSentN | None]
-    """
-    Of this, time until the request was sent (opening a connection, or waiting for a free one), ns; absent if it was
-    not sent, and for transactions.
-    """
     due_ns: list[DueN]
-    """
-    When a request was wanted or a transaction began, ns. JTL's `timeStamp`, with `wall_offset_ns`.
-    """
     elapsed_ns: list[ElapsedN]
-    """
-    Time from then to its end, ns: the whole response, with redirects, or the failure; without waits for a transaction
-    that does not include them. JTL's `elapsed`.
-    """
     failures: list[SampleFailure]
-    """
-    The rows that failed.
-    """
     first_byte_ns: list[FirstByteN | None]
-    """
-    Of this, time from sent to the response's first byte, ns; absent if there was none, and for transactions. JTL's
-    `Latency` is `before_sent_ns` plus this.
-    """
     group_active: list[GroupActiveItem]
-    """
-    Users of its population that existed when it ended. JTL's `grpThreads`.
-    """
     left_out: Annotated[int, Field(ge=0)]
-    """
-    Requests and transactions of this task that ended so far and are in no batch, because the reader of the events
-    was slower than they ended.
-    """
     name: list[NameItem]
-    """
-    The index of each row's name in `names`.
-    """
     names: list[SampleName]
-    """
-    The names of this batch.
-    """
     openings: list[SampleOpening]
-    """
-    The requests that opened a connection.
-    """
     received_bytes: list[ReceivedByte]
-    """
-    Bytes received, head included; of a transaction those of its requests.
-    """
     sent_bytes: list[SentByte]
-    """
-    Bytes sent, head included; of a transaction those of its requests.
-    """
     status: list[StatusItem | None]
-    """
-    Status code; absent if there was no response, and for transactions.
-    """
     transactions: list[SampleTransaction]
-    """
-    The transactions.
-    """
     urls: list[str | None]
-    """
-    The URL, after redirects; absent for transactions. Empty unless it was asked for.
-    """
     user: list[UserItem]
-    """
-    The user's number in its population, from 1.
-    """
     wall_offset_ns: int
-    """
-    This host's wall clock minus its CLOCK_MONOTONIC, ns: an instant plus this is the time since 1970.
-    """
 
 
 class ScenarioReport(BaseModel):
-    """
-    The figures of a scenario at its end.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     labels: list[LabelReport]
-    """
-    One row per request name and transaction, in the flow's order.
-    """
     populations: list[PopulationReport]
-    """
-    One row per population, in the plan's order.
-    """
     slowest: list[SlowRequest]
-    """
-    The slowest requests, the slowest first.
-    """
     users_memory_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Memory of the users (registers, cookies, stacks), bytes; absent if it was not measured.
-    """
 
 
 class Standing(BaseModel):
-    """
-    The state of a load, beyond its flows' counters.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
-    """
-    The kind's own counters so far.
-    """
     errors: dict[str, ErrorsAdditionalProperty]
-    """
-    Failed operations by name, so far.
-    """
     threads: list[ThreadReport]
-    """
-    The cost so far of each thread that moves payload.
-    """
 
 
 class StreamOptions(BaseModel):
-    """
-    How both ends set up and use the sockets of a byte stream.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    The differentiated services code point of both ends' packets, 0 to 63; the host's default if absent.
-    """
     mptcp: bool | None = False
-    """
-    Whether the flows are MPTCP connections.
-    """
     mss_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The largest segment's payload (TCP_MAXSEG), bytes; from the path's MTU if absent.
-    """
     nagle: bool | None = False
-    """
-    Whether Nagle's algorithm may hold back small segments.
-    """
     pacing_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    The rate at which the sender's kernel paces each flow (SO_MAX_PACING_RATE), bit/s; its own choice if absent.
-    """
     payload: Annotated[
         Literal["zeros"] | Literal["random"] | StreamPayload1 | None,
         Field(validate_default=True),
     ] = "zeros"
-    """
-    The bytes that senders send.
-    """
     receive: Literal["copy", "discard"] | None = "copy"
-    """
-    What receivers do with bytes that have arrived.
-    """
     send: Literal["write", "zerocopy", "sendfile"] | None = "write"
-    """
-    How senders pass bytes to the kernel.
-    """
     total_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The bytes of all flows of one direction together, after which the test ends; only its duration ends it if absent.
-    """
     window_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Size of the send and of the receive buffer (SO_SNDBUF, SO_RCVBUF), bytes; the kernel sizes them if absent.
-    """
 
 
 class Target(BaseModel):
-    """
-    The destination of a load.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     host: str
-    """
-    A name or an address (IPv6 without brackets).
-    """
     ip_version: Literal["v4", "v6"] | None = None
-    """
-    Only this family if the name has several addresses; the resolver's first if absent.
-    """
     iperf3_login: Iperf3Login | None = None
-    """
-    The login at an iperf3 server; none if absent.
-    """
     iperf3_options: Iperf3Options | None = None
-    """
-    What the test asks of an iperf3 server; nothing special if absent.
-    """
     key: str | None = None
-    """
-    The key that the server asks for; none if absent.
-    """
     port: Annotated[int, Field(ge=0, le=65535)]
-    """
-    The port of the session protocol (tcp, udp, rr).
-    """
 
 
 class TlsSpec(BaseModel):
-    """
-    TLS as a client.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     alpn: list[str]
-    """
-    Protocols that are offered (ALPN), in order.
-    """
     ca_pem: str | None = None
-    """
-    Certificates to trust, PEM; the host's own if absent.
-    """
     cipher_suites: list[str]
-    """
-    Cipher suites by their IANA names; all that are considered safe if empty.
-    """
     early_data: bool
-    """
-    Whether the first request of a resumed connection may be sent before the end of the handshake (0-RTT).
-    """
     identity: TlsIdentity | None = None
-    """
-    The client's certificate.
-    """
     newest: Literal["1.2", "1.3"]
-    """
-    The newest version that is offered.
-    """
     oldest: Literal["1.2", "1.3"]
-    """
-    The oldest version that is offered.
-    """
     resumption: bool
-    """
-    Whether connections after the first resume its session.
-    """
     server_name: str | None = None
-    """
-    The name that is sent (SNI) and verified; the URL's host if absent.
-    """
     verify: bool
-    """
-    Whether the server's certificate is verified.
-    """
 
 
 class TunnelAction(BaseModel):
-    """
-    A scheduled action of connected clients.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_ms: Annotated[int, Field(ge=0)]
-    """
-    When, ms after the arrivals began.
-    """
     over_ms: Annotated[int, Field(ge=0)]
-    """
-    Time over which the clients perform it one after another, ms; 0: all at once.
-    """
     what: Literal["reconnect", "renegotiate"]
-    """
-    The action.
-    """
 
 
 class TunnelAttemptReport(BaseModel):
-    """
-    One attempt of one client. Every `*_ns` except `due_ns` is a time since `due_ns`, absent if the attempt did not
-    complete the step.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     addresses: list[str]
-    """
-    Addresses assigned to it.
-    """
     answered_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The first response to it arrived.
-    """
     attempt: Annotated[int, Field(ge=0)]
-    """
-    The attempt's number, from 1.
-    """
     cause: str | None = None
-    """
-    Why it ended, or the first check that it missed, by name.
-    """
     client: Annotated[int, Field(ge=0)]
-    """
-    The client's number, from 0.
-    """
     configured_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The first data packet came back.
-    """
     due_ns: Annotated[int, Field(ge=0)]
-    """
-    When it was due, ns.
-    """
     ended_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
-    """
     keys_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Both halves of the keys had arrived.
-    """
     local: str | None = None
-    """
-    Local address and port.
-    """
     occasion: Literal["arrival", "retry", "reconnect"]
-    """
-    Why it was made.
-    """
     peer_id: Annotated[int | None, Field(ge=0)] = None
-    """
-    The peer id that the server assigned.
-    """
     pushed_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    All pushed options had arrived.
-    """
     sent_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Its first reset was sent.
-    """
     server: str
-    """
-    The server's address and port.
-    """
     tls_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The TLS handshake was done.
-    """
 
 
 class TunnelClientReport(BaseModel):
-    """
-    One client: its state, and the time of each step of its first successful attempt, else of its last one. Every
-    `*_ns` is a time since `due_ns`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     addresses: list[str]
-    """
-    Addresses assigned to it.
-    """
     answered_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The first response to it arrived.
-    """
     attempts: Annotated[int, Field(ge=0)]
-    """
-    Attempts, the first included.
-    """
     cause: str | None = None
-    """
-    Why it failed, or the first check that it missed, by name.
-    """
     cipher: str | None = None
-    """
-    Its data cipher.
-    """
     client: Annotated[int, Field(ge=0)]
-    """
-    Its number, from 0.
-    """
     configured_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The first data packet came back.
-    """
     due_ns: Annotated[int, Field(ge=0)]
-    """
-    When the attempt was due, ns.
-    """
     ended_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
-    left.
-    """
     first_due_ns: Annotated[int, Field(ge=0)]
-    """
-    When its first attempt was due, ns.
-    """
     heard_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The last packet of its server arrived.
-    """
     inside: dict[str, InsideAdditionalProperty]
-    """
-    Pings or datagrams sent and received through the tunnel.
-    """
     keys_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Both halves of the keys had arrived.
-    """
     local: str | None = None
-    """
-    Local address and port.
-    """
     peer_id: Annotated[int | None, Field(ge=0)] = None
-    """
-    The peer id that the server assigned.
-    """
     pushed_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    All pushed options had arrived.
-    """
     retransmits: Annotated[int, Field(ge=0)]
-    """
-    Control packets that were retransmitted.
-    """
     sent_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    Its first reset was sent.
-    """
     state: Literal["waiting", "failed", "partial", "configured"]
-    """
-    Its end state.
-    """
     tls_ns: Annotated[int | None, Field(ge=0)] = None
-    """
-    The TLS handshake was done.
-    """
 
 
 class GivenIdentities(BaseModel):
-    """
-    One for each client, in turn.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     from_: Annotated[Literal["given"], Field(alias="from")] = "given"
     identities: list[TunnelIdentity]
-    """
-    Certificate chain and private key, PEM, one text for each client.
-    """
 
 
 class TunnelReport(BaseModel):
-    """
-    The report of a fleet.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     attempts: Annotated[list[TunnelAttemptReport] | None, Field(validate_default=True)] = []
-    """
-    One row per attempt, by client and number; for a client with very many, the first one and the latest.
-    """
     clients: list[TunnelClientReport]
-    """
-    One row per client.
-    """
     ignored_options: list[str]
-    """
-    Options of the profile that have no meaning for a fleet, with their lines: `line 12: persist-tun`.
-    """
     memory_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    Peak of the agent's resident memory minus its memory before the fleet was created, bytes.
-    """
     packet_sizes: TunnelPacketSizes | None = None
-    """
-    Packet sizes that pass the tunnel of a client that lost most of its load, if only short ones pass.
-    """
 
 
 class Variable(BaseModel):
-    """
-    A variable and its initial value.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_shared: bool | None = False
-    """
-    Whether all users share it, as JMeter's properties. If not, each user has its own copy.
-    """
     name: str
-    """
-    Its name.
-    """
     value: list[str | Expression]
-    """
-    Its value.
-    """
 
 
 class ConstantWait(BaseModel):
-    """
-    Always the same time.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["constant"] = "constant"
     ms: Expression
-    """
-    The time, ms.
-    """
 
 
 class UniformWait(BaseModel):
-    """
-    Uniformly distributed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     from_ms: Expression
-    """
-    The shortest time, ms.
-    """
     kind: Literal["uniform"] = "uniform"
     to_ms: Expression
-    """
-    The longest time, ms.
-    """
 
 
 class NormalWait(BaseModel):
-    """
-    Normally distributed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     deviation_ms: Expression
-    """
-    The standard deviation, ms.
-    """
     kind: Literal["normal"] = "normal"
     mean_ms: Expression
-    """
-    The mean, ms.
-    """
     negative: Literal["zero", "absolute"]
-    """
-    What becomes of a negative time.
-    """
 
 
 class PoissonWait(BaseModel):
-    """
-    A constant plus a Poisson-distributed number of ms. JMeter's Poisson timer.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["poisson"] = "poisson"
     lambda_ms: Expression
-    """
-    The distribution's mean, ms.
-    """
     offset_ms: Expression
-    """
-    The constant, ms.
-    """
 
 
 class ExponentialWait(BaseModel):
-    """
-    Exponentially distributed.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["exponential"] = "exponential"
     mean_ms: Expression
-    """
-    The mean, ms.
-    """
 
 
 class PacingWait(BaseModel):
-    """
-    Until this time after the user last passed this node, or after its iteration began if it has not. A late user
-    goes on at once, and its next time counts from there. Gatling's `pace`, LoadRunner's pacing.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["pacing"] = "pacing"
     ms: Expression
-    """
-    The time, ms.
-    """
 
 
 class ThroughputWait(BaseModel):
-    """
-    As long as needed so that this node is passed at most at a rate.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_random: bool | None = False
-    """
-    Whether the intervals are random (exponentially distributed) instead of even.
-    """
     kind: Literal["throughput"] = "throughput"
     name: str | None = None
-    """
-    Nodes of the same name count together; this node counts alone if absent.
-    """
     per_minute: Expression
-    """
-    The rate, per minute; with stages, at the beginning.
-    """
     scope: Literal["user", "population_share", "test_share", "population", "test"]
-    """
-    Whose passes count together.
-    """
     stages: Annotated[list[ThroughputStage] | None, Field(validate_default=True)] = []
-    """
-    How the rate changes from the beginning of the phase on, in consecutive stages; after the last one it stays.
-    Without stages, a rate of 0 is no limit.
-    """
 
 
 class RendezvousWait(BaseModel):
-    """
-    Until a number of users wait at the node.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["rendezvous"] = "rendezvous"
     name: str | None = None
-    """
-    Nodes of the same name are one rendezvous; this node is one alone if absent.
-    """
     timeout_ms: Expression
-    """
-    How long at most, ms; without limit if 0.
-    """
     users: Expression
-    """
-    The number; all users of the population if 0.
-    """
 
 
 class ServeWorkload(BaseModel):
-    """
-    Answers `tcp`, `udp`, `rr` and `http` load until stopped.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     answer: HttpAnswer
-    """
-    The default response, unless a request's query changes it.
-    """
     bind: list[str]
-    """
-    Addresses to bind to; each gets every listener.
-    """
     http_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Port of the HTTP responder; 0 selects a free one; none if absent.
-    """
     https_port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Port of the responder over TLS; 0 selects a free one; none if absent.
-    """
     iperf3_users: Iperf3Users | None = None
-    """
-    The users that it lets measure with iperf3; all clients if absent, and with a key none.
-    """
     key: str | None = None
-    """
-    The key that sessions have to prove; none if absent. HTTP has no key.
-    """
     kind: Literal["serve"] = "serve"
     longest_ms: Annotated[int, Field(ge=0)]
-    """
-    The longest test that a client may ask for, ms.
-    """
     most_flows: Annotated[int, Field(ge=0)]
-    """
-    The maximum number of flows per direction that one session may ask for.
-    """
     per_peer: PeerLimits | None = None
-    """
-    Limits per peer; the defaults if absent.
-    """
     port: Annotated[int | None, Field(ge=0, le=65535)] = None
-    """
-    Port of the session protocol, TCP and UDP; 0 selects a free one; none if absent.
-    """
     threads: Annotated[int | None, Field(ge=0)] = None
-    """
-    Threads of the responder; one per CPU if absent.
-    """
 
 
 class TcpWorkload(BaseModel):
-    """
-    Bulk TCP.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bind: str | None = None
-    """
-    Local address.
-    """
     block_bytes: Annotated[int, Field(ge=0)]
-    """
-    Bytes per write and per read call.
-    """
     congestion: str | None = None
-    """
-    Congestion control by the kernel's name; the host's default if absent.
-    """
     direction: Literal["up", "down", "both"]
-    """
-    The direction.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
     flows: Annotated[int, Field(ge=0)]
-    """
-    Connections.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     kind: Literal["tcp"] = "tcp"
     options: StreamOptions | None = None
-    """
-    How both ends set up and use their sockets; with their hosts' defaults if absent.
-    """
     payload_file: str | None = None
-    """
-    A file whose bytes this end sends again and again, instead of the payload of the options; upward only.
-    """
     peer: Literal["leadline", "iperf3"] | None = "leadline"
-    """
-    The server's program.
-    """
     rate_bps: Annotated[int | None, Field(ge=0)] = None
-    """
-    Payload rate per flow, bits per second; unlimited if absent.
-    """
     target: Target
-    """
-    The server.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them; the flows are distributed evenly.
-    """
     warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
 
 
 class UdpWorkload(BaseModel):
-    """
-    Paced, numbered datagrams.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bind: str | None = None
-    """
-    Local address.
-    """
     datagram_bytes: Annotated[int, Field(ge=0)]
-    """
-    UDP payload, bytes, at least the measurement header.
-    """
     direction: Literal["up", "down", "both"]
-    """
-    The direction.
-    """
     dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    The differentiated services code point of all datagrams of the flows, 0 to 63; the host's default if absent.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
     flows: Annotated[int, Field(ge=0)]
-    """
-    Flows, each with its own socket.
-    """
     gso: bool | None = None
-    """
-    Whether datagrams pass the kernel in batches (UDP_SEGMENT and UDP_GRO) on both ends; if absent, those of flows
-    without a rate do.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     kind: Literal["udp"] = "udp"
     number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Datagrams per flow, after which it ends before `duration_ms`.
-    """
     peer: Literal["leadline", "iperf3"] | None = "leadline"
-    """
-    The server's program.
-    """
     rate_pps: float | None = None
-    """
-    Datagrams per second and flow; as fast as the socket accepts them if absent.
-    """
     sizes: list[SizeShare] | None = None
-    """
-    UDP payloads in turn, instead of `datagram_bytes`, which is then the largest of them; one size if absent.
-    """
     target: Target
-    """
-    The server.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them.
-    """
     warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
     window_bytes: Annotated[int | None, Field(ge=0)] = None
-    """
-    The send and the receive buffers of both ends, bytes (SO_SNDBUF, SO_RCVBUF), as far as the host allows; large ones if
-    absent.
-    """
 
 
 class RrWorkload(BaseModel):
-    """
-    Request and response, one outstanding per flow.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     bind: str | None = None
-    """
-    Local address.
-    """
     busy_poll: bool | None = False
-    """
-    Whether the client's threads poll without sleeping.
-    """
     connect: bool | None = False
-    """
-    Whether each transaction has a new connection, or over UDP a new source port.
-    """
     dscp: Annotated[int | None, Field(ge=0, le=255)] = None
-    """
-    The differentiated services code point of requests and responses, 0 to 63; the host's default if absent.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
     flows: Annotated[int, Field(ge=0)]
-    """
-    Connections, or UDP sockets.
-    """
     histogram_interval_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time between the histograms of `progress` events, ms; a second if absent.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     kind: Literal["rr"] = "rr"
     number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Transactions over all flows, after which the task ends before `duration_ms`.
-    """
     outstanding: Annotated[int | None, Field(ge=0)] = 1
-    """
-    Transactions that each flow may have outstanding.
-    """
     protocol: Literal["tcp", "udp"]
-    """
-    Over TCP or UDP.
-    """
     rate_per_s: float | None = None
-    """
-    Transactions per second and flow, due by schedule; if absent, each follows an answer.
-    """
     request_bytes: Annotated[int, Field(ge=0)]
-    """
-    Request payload, bytes.
-    """
     response_bytes: Annotated[int, Field(ge=0)]
-    """
-    Response payload, bytes.
-    """
     target: Target
-    """
-    The server.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them.
-    """
     timeout_ms: Annotated[int, Field(ge=0)]
-    """
-    Time after which a transaction counts as the error `timeout`, ms.
-    """
     warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
 
 
 class HttpWorkload(BaseModel):
-    """
-    HTTP/1.1 requests.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connections: Annotated[int, Field(ge=0)]
-    """
-    Connections; with a rate the maximum.
-    """
     cpus: list[Cpu]
-    """
-    CPUs that the threads are pinned to, in turn; no pinning if empty.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Duration, ms, including the warm-up.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     ip_version: Literal["v4", "v6"] | None = None
-    """
-    Only this family if the name has several addresses.
-    """
     kind: Literal["http"] = "http"
     number: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests, after which the task ends before `duration_ms`.
-    """
     rate: list[RateStage]
-    """
-    Requests per second over all connections, in consecutive stages; each request is timed from when it was due. A
-    closed loop if empty.
-    """
     redirects: Annotated[int, Field(ge=0)]
-    """
-    How many redirects to the same origin are followed; with 0 the redirect is the response.
-    """
     requests: list[HttpRequest]
-    """
-    The requests, at least one; all of one scheme, host and port. They are sent in turn, in proportion to their
-    weights.
-    """
     requests_per_connection: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests after which a connection is closed and reopened; unlimited if absent. With 1, each request has
-    `Connection: close`.
-    """
     route: HttpRoute
-    """
-    The way to the server.
-    """
     script: HttpScript | None = None
-    """
-    A wrk script that makes the requests instead; the only entry of `requests` is then its URL, method, header
-    fields and body as given on the command line.
-    """
     socket: SocketOptions
-    """
-    Socket options.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them; the connections are distributed evenly.
-    """
     timeouts: HttpTimeouts
-    """
-    Time limits of each phase.
-    """
     tls: TlsSpec | None = None
-    """
-    TLS, for `https` URLs.
-    """
     warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """
 
 
 class TunnelWorkload(BaseModel):
-    """
-    A fleet of VPN clients.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     actions: list[TunnelAction]
-    """
-    Scheduled actions of the connected fleet.
-    """
     arrivals: list[RateStage]
-    """
-    Arrivals of the clients: per-second rates in stages, which end when all have arrived; all at once if empty.
-    """
     attempt_ms: Annotated[int, Field(ge=0)]
-    """
-    Time limit of one attempt to connect, from its first reset until its options have arrived, ms.
-    """
     bind: list[str]
-    """
-    Local addresses that the clients' sockets are bound to in turn; the system's choice if empty.
-    """
     clients: Annotated[int, Field(ge=0)]
-    """
-    Clients.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    Time that the fleet stays after the arrivals have begun, ms. It ends earlier once every client is connected or
-    has failed and no other work is left.
-    """
     expect: TunnelExpectation
-    """
-    What the server has to push to every client for it to count as configured.
-    """
     first_data_ms: Annotated[int, Field(ge=0)]
-    """
-    Time that a client waits for the response to its first data packet, ms, before it is `partial`. While the
-    attempt's time is not over, a later response still counts.
-    """
     identities: ProfileIdentity | GivenIdentities | IssuedIdentities
-    """
-    The certificates of the clients.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     kind: Literal["tunnel"] = "tunnel"
     ping_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time between pings of each configured client, or of each settled one if there are any, ms; no pings if absent.
-    """
     pinged_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    How long pings continue after the last arrival is connected or has failed, ms, if no other work is left; until
-    the duration is over if absent.
-    """
     profile: str
-    """
-    The text of an `.ovpn` file, with each file that it refers to as an inline block.
-    """
     retries: Annotated[int, Field(ge=0)]
-    """
-    How often a client that failed tries again, like the real client: after 1 s, and after twice as long each
-    time, up to 300 s. With 0 it stays failed.
-    """
     settled: Annotated[int, Field(ge=0)]
-    """
-    Number of clients, the first ones, that connect before the others. The arrivals begin when all of them are
-    configured or have failed and, with pings, after ten more pings of each and at least a second. Their pings
-    show the effect of the arrivals.
-    """
     settling_ms: Annotated[int, Field(ge=0)]
-    """
-    Time limit of the settled clients, ms: the fleet leaves if some of them are still connecting then.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive them; the clients are distributed evenly.
-    """
     traffic: TunnelEcho | TunnelUdp | TunnelTcp | TunnelHttp | None = None
-    """
-    Load through the tunnels, once every arrival is connected or has failed; none if absent.
-    """
     users: list[TunnelUser]
-    """
-    Users and passwords, assigned in turn; the profile's own if empty.
-    """
 
 
 class BasicAuth(BaseModel):
-    """
-    A user and a password.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     password: list[str | Expression]
-    """
-    The password.
-    """
     user: list[str | Expression]
-    """
-    The user.
-    """
 
 
 class CheckContains(BaseModel):
-    """
-    The subject contains a text.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["contains"] = "contains"
     text: list[str | Expression]
-    """
-    The text.
-    """
 
 
 class CheckEquals(BaseModel):
-    """
-    The subject equals a text.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["equals"] = "equals"
     text: list[str | Expression]
-    """
-    The text.
-    """
 
 
 class CheckFinds(BaseModel):
-    """
-    A regular expression matches a part of the subject.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["finds"] = "finds"
     pattern: list[str | Expression]
-    """
-    The expression.
-    """
 
 
 class CheckMatches(BaseModel):
-    """
-    A regular expression matches the whole subject.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["matches"] = "matches"
     pattern: list[str | Expression]
-    """
-    The expression.
-    """
 
 
 class CheckJson(BaseModel):
-    """
-    A JSONPath has a value.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     equals: list[str | Expression] | None = None
-    """
-    The value that one of the found nodes must have, as text; any value if absent.
-    """
     is_null: bool | None = False
-    """
-    Whether the value must be null.
-    """
     is_pattern: bool | None = False
-    """
-    Whether `equals` is a regular expression for the whole value.
-    """
     kind: Literal["json"] = "json"
     path: list[str | Expression]
-    """
-    The path.
-    """
 
 
 class CheckDuration(BaseModel):
-    """
-    The response was complete within a time from sending.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_most_ms: Expression
-    """
-    The time, ms.
-    """
     kind: Literal["duration"] = "duration"
 
 
 class CheckCondition(BaseModel):
-    """
-    A condition is true.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     condition: Expression
-    """
-    The condition.
-    """
     kind: Literal["condition"] = "condition"
 
 
 class Hello(BaseModel):
-    """
-    The first line: the agent's identity and capabilities.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     agent_version: str
-    """
-    The agent's own version.
-    """
     build_profile: str | None = None
-    """
-    The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
-    agents.
-    """
     capabilities: list[Capability]
-    """
-    The features that work on this host, and the reason for each one that does not.
-    """
     host: HostFacts
-    """
-    The host's fingerprint.
-    """
     pid: Annotated[int, Field(ge=0)]
-    """
-    The agent's process id on its host.
-    """
     protocol: Annotated[int, Field(ge=0)]
-    """
-    The contract's version that the agent speaks.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the line was written, ns.
-    """
     type: Literal["hello"] = "hello"
 
 
 class NetworkReply(BaseModel):
-    """
-    The response to `inspect`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     id: Annotated[int, Field(ge=0)]
-    """
-    The id of the command.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the network was read, ns.
-    """
     type: Literal["network"] = "network"
     view: NetworkView
-    """
-    Addresses and routes.
-    """
 
 
 class Samples(BaseModel):
-    """
-    Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
-    at most 2000 rows each, and come in no order of time among its threads.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     samples: SampleBatch
-    """
-    The batch.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the batch was closed, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["samples"] = "samples"
 
 
 class FindRegex(BaseModel):
-    """
-    Matches of a regular expression.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["regex"] = "regex"
     output: Annotated[list[OutputPart1 | str] | None, Field(validate_default=True)] = []
-    """
-    The value, made of texts and groups; the first group, or the match if there is none, if empty.
-    """
     pattern: list[str | Expression]
-    """
-    The expression.
-    """
 
 
 class FindJsonPath(BaseModel):
-    """
-    Nodes of a JSON text by JSONPath (RFC 9535); the root's `$` may be absent.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["json_path"] = "json_path"
     path: list[str | Expression]
-    """
-    The path.
-    """
 
 
 class FindHeader(BaseModel):
-    """
-    Values of a response's header field; the subject is ignored.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["header"] = "header"
     name: list[str | Expression]
-    """
-    The field's name.
-    """
 
 
 class FindCookie(BaseModel):
-    """
-    The value of a cookie that the user has after the response; the subject is ignored.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["cookie"] = "cookie"
     name: list[str | Expression]
-    """
-    The cookie's name.
-    """
 
 
 class FindBoundary(BaseModel):
-    """
-    What is between two texts; an empty text is the subject's beginning or end.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["boundary"] = "boundary"
     left: list[str | Expression]
-    """
-    The text before.
-    """
     right: list[str | Expression]
-    """
-    The text after.
-    """
 
 
 class FindCss(BaseModel):
-    """
-    Elements of HTML by a CSS selector.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     attribute: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The attribute; the element's text if empty.
-    """
     kind: Literal["css"] = "css"
     selector: list[str | Expression]
-    """
-    The selector.
-    """
 
 
 class FindXPath(BaseModel):
-    """
-    Nodes of XML or HTML by XPath.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["xpath"] = "xpath"
     path: list[str | Expression]
-    """
-    The path.
-    """
 
 
 class HeaderTemplate(BaseModel):
-    """
-    A header field.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     name: list[str | Expression]
-    """
-    Its name.
-    """
     value: list[str | Expression]
-    """
-    Its value.
-    """
 
 
 class LoopEach(BaseModel):
-    """
-    Once for each text.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["each"] = "each"
     values: list[list[str | Expression]]
-    """
-    The texts.
-    """
     variable: str
-    """
-    The variable that holds the text.
-    """
 
 
 class LoopEachVariable(BaseModel):
-    """
-    Once for each of the variables `prefix_1`, `prefix_2` and so on that are set.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     from_: Annotated[Expression | None, Field(alias="from")] = None
-    """
-    The first number; 1 if absent.
-    """
     kind: Literal["each_variable"] = "each_variable"
     prefix: list[str | Expression]
-    """
-    What the names begin with, with its separator (`id_`).
-    """
     to: Expression | None = None
-    """
-    The last number; until a variable is not set if absent.
-    """
     variable: str
-    """
-    The variable that holds the value.
-    """
 
 
 class MachineSample(BaseModel):
-    """
-    CPUs, memory, pressure.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     clocks: list[ClockSample] | None = None
-    """
-    Clock speed and thermal throttling of each CPU that reports one of them. Read once a second; absent in the
-    samples between.
-    """
     context_switches: Annotated[int | None, Field(ge=0)] = None
-    """
-    Context switches of all CPUs since boot.
-    """
     cpus: list[CpuSample]
-    """
-    One row per online CPU.
-    """
     disks: list[DiskSample] | None = None
-    """
-    One row per disk that has been used. Read once a second; absent in the samples between, and if the kernel does
-    not report them.
-    """
     interrupts: Annotated[int | None, Field(ge=0)] = None
-    """
-    Hardware interrupts of all CPUs since boot.
-    """
     memory: MemorySample
-    """
-    Memory.
-    """
     pressure: Pressure
-    """
-    Pressure stall information, read once a second; absent in the samples between, and if the kernel does not keep
-    it.
-    """
     softnet: list[SoftnetSample]
-    """
-    One row per CPU of /proc/net/softnet_stat.
-    """
 
 
 class MissDefault(BaseModel):
-    """
-    The variable is set to this text.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["default"] = "default"
     text: list[str | Expression]
-    """
-    The text.
-    """
 
 
 class MultipartPart(BaseModel):
-    """
-    A part of a multipart body: a text or a file.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     content_type: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    Its `Content-Type`; none if empty.
-    """
     file: str | None = None
-    """
-    The file's name in the plan, if it is one.
-    """
     file_name: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The name of the file as it is sent; none if empty.
-    """
     name: list[str | Expression]
-    """
-    The field's name.
-    """
     text: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The text, if it is no file.
-    """
 
 
 class WaitNode(BaseModel):
-    """
-    Waits.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["wait"] = "wait"
     wait: Annotated[
         ConstantWait
@@ -6356,260 +1897,75 @@ class WaitNode(BaseModel):
         | RendezvousWait,
         Field(discriminator="kind"),
     ]
-    """
-    How long.
-    """
 
 
 class CookieNode(BaseModel):
-    """
-    Changes the user's jar or connections.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     domain: list[str | Expression]
-    """
-    Its domain, which its subdomains share.
-    """
     kind: Literal["set_cookie"] = "set_cookie"
     name: list[str | Expression]
-    """
-    The cookie's name.
-    """
     path: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    Its path; `/` if empty.
-    """
     value: list[str | Expression]
-    """
-    Its value; the cookie is removed if it is empty.
-    """
 
 
 class Observation(BaseModel):
-    """
-    One sample of a host.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cgroup: CgroupSample | None = None
-    """
-    The agent's cgroup: the CPU time of all processes of this host.
-    """
     machine: MachineSample | None = None
-    """
-    Resources that all hosts on the machine share.
-    """
     network: NetworkSample
-    """
-    The host's own network counters.
-    """
     observer_cpu_s: float
-    """
-    CPU time that this host's observer has used since it began, s: the cost of observing.
-    """
     processes: list[ProcessSample]
-    """
-    The agent, every process that it started, and the processes that `observe` named.
-    """
     quota: QuotaSample | None = None
-    """
-    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
-    between, and where there is none.
-    """
     soaker: list[SoakerSample] | None = None
-    """
-    One row per CPU while `observe` asks for the soaker.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the sample was begun, ns.
-    """
     trial: str | None = None
-    """
-    The trial that the control plane named.
-    """
 
 
 class Outcome(BaseModel):
-    """
-    The figures of one task.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
-    """
-    The kind's own counters.
-    """
     crypto: list[CryptoReport] | None = None
-    """
-    The figures of `crypto`.
-    """
     error_examples: dict[str, str]
-    """
-    The message of the first failure of each name, if it says more than the name.
-    """
     errors: dict[str, ErrorsAdditionalProperty]
-    """
-    Failed operations by name, the server's as `peer_*`; each is counted under exactly one name.
-    """
     flows: list[FlowReport]
-    """
-    One row per flow; http reports one per thread.
-    """
     generator: LoadReport
-    """
-    The cost of generating on this host.
-    """
     histograms: list[HistogramReport]
-    """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be
-    sent, to sent), each also as `warmup_*` for operations due in the warm-up. For HTTP also its phases: `dns`,
-    `connect`, `tls_full` and `tls_resumed` per connection, `first_byte` (from sent to the response's first byte)
-    and `transfer` (from there to its last) per request, and `kernel_wait` (from the kernel's timestamp on
-    received bytes to the read) for a sample.
-    """
     receiver: LoadReport | None = None
-    """
-    The cost of answering on the server, if the server reported it.
-    """
     scenario: ScenarioReport | None = None
-    """
-    The figures of a scenario.
-    """
     tunnel: TunnelReport | None = None
-    """
-    A fleet's clients.
-    """
 
 
 class Parameter(BaseModel):
-    """
-    A parameter of a query or a form.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_encoded: bool | None = False
-    """
-    Whether name and value are sent as they are. If not, they are percent-encoded.
-    """
     name: list[str | Expression]
-    """
-    Its name.
-    """
     value: list[str | Expression] | None = None
-    """
-    Its value; the name stands alone, without `=`, if absent.
-    """
 
 
 class TextBody(BaseModel):
-    """
-    A text, in UTF-8.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["text"] = "text"
     text: list[str | Expression]
-    """
-    The text.
-    """
 
 
 class FormBody(BaseModel):
-    """
-    `application/x-www-form-urlencoded`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["form"] = "form"
     parameters: list[Parameter]
-    """
-    The fields.
-    """
 
 
 class MultipartBody(BaseModel):
-    """
-    `multipart/form-data`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["multipart"] = "multipart"
     parts: list[MultipartPart]
-    """
-    The parts.
-    """
 
 
 class ScenarioProgress(BaseModel):
-    """
-    The figures of a scenario while it runs.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     labels: list[LabelProgress]
-    """
-    One row per label that had an event in the interval, or that has distributions.
-    """
     populations: list[PopulationProgress]
-    """
-    One row per population.
-    """
     so_far: ScenarioReport | None = None
-    """
-    The figures since the beginning, without the slowest requests; absent in most events.
-    """
 
 
 class Check(BaseModel):
-    """
-    A check of a response.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     any: bool | None = False
-    """
-    Whether one of the tests is enough.
-    """
     is_negated: bool | None = False
-    """
-    Whether each test must fail instead.
-    """
     label: str | None = None
-    """
-    Its name in figures; what it checks, in words, if absent.
-    """
     message: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The message of a failure; the agent's own if empty.
-    """
     severity: Literal["fail", "count"]
-    """
-    What a failed check means.
-    """
     source: SourcePlace | None = None
-    """
-    Where it is defined.
-    """
     subject: Annotated[
         BodySubject
         | HeadersSubject
@@ -6621,9 +1977,6 @@ class Check(BaseModel):
         | VariableSubject,
         Field(discriminator="kind"),
     ]
-    """
-    What it reads; ignored by tests that say what they read.
-    """
     tests: list[
         Annotated[
             CheckStatus
@@ -6638,164 +1991,53 @@ class Check(BaseModel):
             Field(discriminator="kind"),
         ]
     ]
-    """
-    The tests.
-    """
 
 
 class Progress(BaseModel):
-    """
-    The counters of a measuring task's flows so far.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     flows: list[FlowProgress]
-    """
-    Cumulative counters since the task began.
-    """
     histograms: list[HistogramReport]
-    """
-    Histograms of this interval only.
-    """
     scenario: ScenarioProgress | None = None
-    """
-    The transactions, requests and users of a scenario.
-    """
     side: Literal["local", "peer"]
-    """
-    The side that counted.
-    """
     standing: Standing | None = None
-    """
-    The state of the load, about once a second, for the kinds of load that report it.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the counters were read, ns, on this agent's clock even if the peer counted.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["progress"] = "progress"
 
 
 class Finished(BaseModel):
-    """
-    A measuring task ended by itself or was stopped; its figures are complete.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     outcome: Outcome
-    """
-    Its figures.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["finished"] = "finished"
 
 
 class ObservationEvent(BaseModel):
-    """
-    A sample of the host.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cgroup: CgroupSample | None = None
-    """
-    The agent's cgroup: the CPU time of all processes of this host.
-    """
     machine: MachineSample | None = None
-    """
-    Resources that all hosts on the machine share.
-    """
     network: NetworkSample
-    """
-    The host's own network counters.
-    """
     observer_cpu_s: float
-    """
-    CPU time that this host's observer has used since it began, s: the cost of observing.
-    """
     processes: list[ProcessSample]
-    """
-    The agent, every process that it started, and the processes that `observe` named.
-    """
     quota: QuotaSample | None = None
-    """
-    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
-    between, and where there is none.
-    """
     soaker: list[SoakerSample] | None = None
-    """
-    One row per CPU while `observe` asks for the soaker.
-    """
     t_ns: Annotated[int, Field(ge=0)]
-    """
-    When the sample was begun, ns.
-    """
     trial: str | None = None
-    """
-    The trial that the control plane named.
-    """
     type: Literal["observation"] = "observation"
 
 
 class Extractor(BaseModel):
-    """
-    Takes a value from a response into a variable.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     find: Annotated[
         FindRegex | FindJsonPath | FindHeader | FindCookie | FindBoundary | FindCss | FindXPath | FindWhole,
         Field(discriminator="kind"),
     ]
-    """
-    What it looks for.
-    """
     on_miss: Annotated[MissKeeps | MissUnsets | MissDefault | MissFails, Field(discriminator="kind")]
-    """
-    What happens if there is none.
-    """
     pick: Annotated[
         MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount,
         Field(discriminator="kind"),
     ]
-    """
-    Which of several it takes.
-    """
     sets_groups: bool | None = False
-    """
-    Whether a regular expression's groups are set too, as `variable_g0` (the whole match), `variable_g1` and so
-    on, and their number as `variable_g`.
-    """
     source: SourcePlace | None = None
-    """
-    Where it is defined.
-    """
     subject: Annotated[
         BodySubject
         | HeadersSubject
@@ -6807,120 +2049,34 @@ class Extractor(BaseModel):
         | VariableSubject,
         Field(discriminator="kind"),
     ]
-    """
-    Where it looks.
-    """
     variable: str
-    """
-    The variable. With [`Match::All`], the values are in `variable_1` and so on, and their number in
-    `variable_matchNr`.
-    """
 
 
 class RequestNode(BaseModel):
-    """
-    Sends a request and awaits its response.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     basic_credentials: BasicAuth | None = None
-    """
-    Sent as `Authorization: Basic`.
-    """
     body: TextBody | FormBody | MultipartBody | FileBody | None = None
-    """
-    The body; none if absent.
-    """
     checks: Annotated[list[Check] | None, Field(validate_default=True)] = []
-    """
-    What is checked, in order; the first failed one is the cause of the request's failure. Checks see what the
-    extractors have set.
-    """
     closes_connection: bool | None = False
-    """
-    Whether the connection is closed after the response.
-    """
     connect_timeout_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time limit of connecting, ms; the scenario's if absent.
-    """
     embedded: EmbeddedRule | None = None
-    """
-    Resources named by a response of HTML, which are fetched too; none if absent.
-    """
     extractors: Annotated[list[Extractor] | None, Field(validate_default=True)] = []
-    """
-    What is taken from the response, in order.
-    """
     headers: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []
-    """
-    Header fields, in order. `Host`, `Content-Length` and, if absent, `Content-Type` of forms are added.
-    """
     host: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The host.
-    """
     keeps_headers_elsewhere: bool | None = False
-    """
-    Whether redirects and resources of another scheme, host or port get all header fields, as JMeter sends them. If not,
-    they get no `Authorization`, `Cookie` or `Host` of the plan. Credentials of `basic_credentials` never go there.
-    """
     kind: Literal["request"] = "request"
     method: list[str | Expression]
-    """
-    The method.
-    """
     ok_status: Annotated[list[StatusRange] | None, Field(validate_default=True)] = []
-    """
-    The status codes of a success; 200 to 399 if empty. Others fail as `status_404` and the like.
-    """
     path: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The path and perhaps a query. If it is an absolute URL when it is sent, it replaces scheme, host and port.
-    Characters that a request cannot have are percent-encoded; others are sent as they are.
-    """
     port: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    The port; the scheme's own if empty.
-    """
     query: Annotated[list[Parameter] | None, Field(validate_default=True)] = []
-    """
-    Parameters that are appended to the query.
-    """
     redirects: Annotated[int | None, Field(ge=0)] = 0
-    """
-    How many redirects are followed; with 0 the redirect is the response. The request's time and bytes include
-    them.
-    """
     response_timeout_ms: Annotated[int | None, Field(ge=0)] = None
-    """
-    Time limit from sending to the response's end, ms; the scenario's if absent.
-    """
     scheme: Annotated[list[str | Expression] | None, Field(validate_default=True)] = []
-    """
-    `http` or `https`; `http` if empty.
-    """
     uses_cache: bool | None = False
-    """
-    Whether a fresh response in the user's cache is used instead of a request, and a stale one revalidated. A
-    fresh one is no sample.
-    """
     uses_cookies: bool | None = False
-    """
-    Whether the user's cookies are sent, and those of the response kept (RFC 6265).
-    """
 
 
 class Contract(BaseModel):
-    """
-    Both directions in one document.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     command: Union[
         "Prepare",
         Start,
@@ -6932,9 +2088,6 @@ class Contract(BaseModel):
         ControllerHeartbeat,
         Shutdown,
     ]
-    """
-    A line on the agent's stdin.
-    """
     event: (
         Hello
         | Heartbeat
@@ -6954,63 +2107,21 @@ class Contract(BaseModel):
         | Profiled
         | Emulated
     )
-    """
-    A line on its stdout.
-    """
 
 
 class Branch(BaseModel):
-    """
-    A branch of a choice.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     nodes: list["Node"]
-    """
-    The nodes.
-    """
     weight: float
-    """
-    Its weight, greater than 0.
-    """
 
 
 class Case(BaseModel):
-    """
-    A case of a switch.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     nodes: list["Node"]
-    """
-    The nodes.
-    """
     value: str
-    """
-    The text that the value is compared with.
-    """
 
 
 class Prepare(BaseModel):
-    """
-    Prepares a task (sockets open, handshakes done); the agent answers `prepared` or `failed`.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     task: str
-    """
-    The task's name, unique within its trial.
-    """
     trial: str
-    """
-    The trial that the task belongs to; every event of the task repeats it.
-    """
     type: Literal["prepare"] = "prepare"
     workload: Union[
         ServeWorkload,
@@ -7025,19 +2136,9 @@ class Prepare(BaseModel):
         ProfileWorkload,
         EmulateWorkload,
     ]
-    """
-    What the task does.
-    """
 
 
 class Node(BaseModel):
-    """
-    A step of a flow.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     action: Annotated[
         Union[
             "SequenceNode",
@@ -7063,460 +2164,136 @@ class Node(BaseModel):
         ],
         Field(discriminator="kind"),
     ]
-    """
-    What it does.
-    """
     label: str | None = None
-    """
-    Its name in figures. A request without one has its method and path as they are written; a transaction needs
-    one; others have no figures.
-    """
     source: SourcePlace | None = None
-    """
-    Where it is defined.
-    """
     tags: Optional[dict[str, str]] = {}
-    """
-    Tags of it and of the nodes in it.
-    """
 
 
 class SequenceNode(BaseModel):
-    """
-    Executes nodes one after another.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["sequence"] = "sequence"
     nodes: list[Node]
-    """
-    The nodes.
-    """
 
 
 class ParallelNode(BaseModel):
-    """
-    Sends requests at the same time and awaits all of them. Its nodes are requests.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     at_once: Annotated[int | None, Field(ge=0)] = None
-    """
-    Requests at once; the others follow in order. As many as there are if absent.
-    """
     kind: Literal["parallel"] = "parallel"
     nodes: list[Node]
-    """
-    The requests.
-    """
 
 
 class LoopNode(BaseModel):
-    """
-    Executes nodes repeatedly.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     counter: str | None = None
-    """
-    The variable that holds the number of the pass, from 0.
-    """
     kind: Literal["loop"] = "loop"
     nodes: list[Node]
-    """
-    The nodes.
-    """
     rule: Annotated[
         LoopCount | LoopForever | LoopWhile | LoopEach | LoopEachVariable | LoopTime,
         Field(discriminator="kind"),
     ]
-    """
-    How often.
-    """
 
 
 class IfNode(BaseModel):
-    """
-    Executes nodes if a condition is true.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     condition: Expression
-    """
-    The condition.
-    """
     kind: Literal["if"] = "if"
     nodes: list[Node]
-    """
-    The nodes.
-    """
     otherwise: Annotated[list[Node] | None, Field(validate_default=True)] = []
-    """
-    The nodes if the condition is false.
-    """
 
 
 class SwitchNode(BaseModel):
-    """
-    Executes the nodes of the first case that equals a value.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     cases: list[Case]
-    """
-    The cases.
-    """
     kind: Literal["switch"] = "switch"
     otherwise: Annotated[list[Node] | None, Field(validate_default=True)] = []
-    """
-    The nodes if no case equals it.
-    """
     value: list[str | Expression]
-    """
-    The value.
-    """
 
 
 class WeightedNode(BaseModel):
-    """
-    Executes one branch, chosen at random in proportion to the weights.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     branches: list[Branch]
-    """
-    The branches.
-    """
     kind: Literal["weighted"] = "weighted"
 
 
 class InterleaveNode(BaseModel):
-    """
-    Executes one branch at each pass, in turn.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     branches: list[Branch]
-    """
-    The branches; their weights are ignored.
-    """
     is_shared: bool | None = False
-    """
-    Whether all users share the turn.
-    """
     kind: Literal["interleave"] = "interleave"
 
 
 class ShuffleNode(BaseModel):
-    """
-    Executes all branches, in a random order.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     branches: list[Branch]
-    """
-    The branches; their weights are ignored.
-    """
     kind: Literal["shuffle"] = "shuffle"
 
 
 class PercentNode(BaseModel):
-    """
-    Executes nodes at a share of the passes, evenly spread and not at random: at pass i (from 0) after d
-    executions if (100 d + 50) / (i + 1) < `percent`. JMeter's throughput controller.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_per_user: bool
-    """
-    Whether each user counts its own passes. If not, all users count together.
-    """
     kind: Literal["percent"] = "percent"
     nodes: list[Node]
-    """
-    The nodes.
-    """
     percent: Expression
-    """
-    The share, percent.
-    """
 
 
 class TimesNode(BaseModel):
-    """
-    Executes nodes at the first passes only.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     is_per_user: bool
-    """
-    Whether each user counts its own passes. If not, all users count together.
-    """
     kind: Literal["times"] = "times"
     nodes: list[Node]
-    """
-    The nodes.
-    """
     times: Expression
-    """
-    Number of executions.
-    """
 
 
 class OnceNode(BaseModel):
-    """
-    Executes nodes only at the first pass of the enclosing loop, or at the user's first iteration if there is
-    none.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     kind: Literal["once"] = "once"
     nodes: list[Node]
-    """
-    The nodes.
-    """
 
 
 class TransactionNode(BaseModel):
-    """
-    Executes nodes as one transaction: its time is from the beginning of the first node to the end of the last
-    one, and it fails with a request in it.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     hides_requests: bool | None = False
-    """
-    Whether its requests are hidden in tables that list samples. JMeter's parent samples.
-    """
     includes_waits: bool
-    """
-    Whether its time includes waits.
-    """
     kind: Literal["transaction"] = "transaction"
     nodes: list[Node]
-    """
-    The nodes.
-    """
 
 
 class Population(BaseModel):
-    """
-    Users with the same flow.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     after: list[str] | None = []
-    """
-    Populations of the same phase that must have ended before it begins.
-    """
     afterwards: Annotated[list[Node] | None, Field(validate_default=True)] = []
-    """
-    Nodes that a user executes once, after its last iteration.
-    """
     arrivals: Annotated[
         UserArrivals | SharedIterations | OpenArrivals | ScheduledArrivals,
         Field(discriminator="model"),
     ]
-    """
-    When users and iterations begin and end.
-    """
     before: Annotated[list[Node] | None, Field(validate_default=True)] = []
-    """
-    Nodes that a user executes once, before its first iteration.
-    """
     clear_cache_each_iteration: bool | None = False
-    """
-    Whether cached responses are forgotten when an iteration begins.
-    """
     clear_cookies_each_iteration: bool | None = False
-    """
-    Whether cookies are forgotten when an iteration begins.
-    """
     close_connections_each_iteration: bool | None = False
-    """
-    Whether connections are closed when an iteration begins.
-    """
     end: Annotated[EndAfterIteration | EndAfterRequest, Field(discriminator="kind")]
-    """
-    How an iteration that runs when its time is over ends.
-    """
     flow: list[Node]
-    """
-    Nodes that a user executes in each iteration.
-    """
     name: str
-    """
-    Its name, unique in the plan.
-    """
     new_user_each_iteration: bool | None = False
-    """
-    Whether each iteration is a new user: with a number of its own, its own variables, cookies and connections. If
-    not, they are kept from one iteration to the next.
-    """
     on_error: Literal["continue", "next_iteration", "stop_user", "stop_test", "stop_test_now"]
-    """
-    What a user does after a failed request.
-    """
     phase: Literal["setup", "main", "teardown", "teardown_unless_stopped"]
-    """
-    When it runs.
-    """
     source: SourcePlace | None = None
-    """
-    Where its definition is.
-    """
     start_delay_ms: Annotated[int | None, Field(ge=0)] = 0
-    """
-    When it begins, ms after its phase, or after the last population of `after` has ended.
-    """
     tags: dict[str, str] | None = {}
-    """
-    Tags of all its nodes.
-    """
     variables: Annotated[list[Variable] | None, Field(validate_default=True)] = []
-    """
-    Variables whose values are computed for each user when it begins.
-    """
 
 
 class ScenarioPlan(BaseModel):
-    """
-    What users do, with which data, and when they begin.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     feeders: Annotated[list[Feeder] | None, Field(validate_default=True)] = []
-    """
-    Rows of data.
-    """
     files: Annotated[list[ScenarioFile] | None, Field(validate_default=True)] = []
-    """
-    Contents of request bodies and uploads.
-    """
     masked: list[str] | None = []
-    """
-    Names of variables whose values are masked in every output, wherever they come from: initial values, data,
-    extractors or steps.
-    """
     name: str
-    """
-    Its name in reports.
-    """
     populations: list[Population]
-    """
-    The users, at least one population.
-    """
     targets: list[str] | None = []
-    """
-    Origins (`https://shop.test:8443`) that requests may go to. A request to another one is not sent and fails as
-    `target_not_allowed`. Any origin if empty.
-    """
     variables: Annotated[list[Variable] | None, Field(validate_default=True)] = []
-    """
-    Variables of the whole test. Their values are computed once, in order, before the first population begins;
-    every user starts with a copy.
-    """
 
 
 class ScenarioWorkload(BaseModel):
-    """
-    Virtual users that execute a scenario over HTTP.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
     connections: Annotated[int | None, Field(ge=0)] = None
-    """
-    Connections that each thread may have open at once; a request waits for a free one. Unlimited if absent.
-    """
     connections_per_user: Annotated[int, Field(ge=0)]
-    """
-    Connections that each user may have open to one server at once.
-    """
     cpus: list[Cpu]
-    """
-    CPUs that the threads are pinned to, in turn; no pinning if empty.
-    """
     duration_ms: Annotated[int, Field(ge=0)]
-    """
-    The longest time that the main phase may take, ms, including the warm-up. Iterations that run at its end are
-    ended in the populations' order.
-    """
     interval_ms: Annotated[int, Field(ge=0)]
-    """
-    Time between `progress` events, ms.
-    """
     ip_version: Literal["v4", "v6"] | None = None
-    """
-    Only this family if a name has several addresses.
-    """
     kind: Literal["scenario"] = "scenario"
     plan: ScenarioPlan
-    """
-    The scenario.
-    """
     reports_so_far: bool | None = False
-    """
-    Whether one `progress` event a second has the figures so far, by which a threshold may end the test.
-    """
     route: HttpRoute
-    """
-    The way to the servers.
-    """
     samples: SamplesSlowest | SamplesAll | None = None
-    """
-    Which requests are reported one by one; none if absent.
-    """
     seed: Annotated[int, Field(ge=0)]
-    """
-    Seed of all random values; the same seed makes each user draw the same values.
-    """
     socket: SocketOptions
-    """
-    Socket options.
-    """
     threads: Annotated[int, Field(ge=0)]
-    """
-    Threads that drive the users; the users are distributed evenly.
-    """
     timeouts: HttpTimeouts
-    """
-    Time limits of each phase, unless a request has its own.
-    """
     tls: TlsSpec | None = None
-    """
-    TLS, for `https` URLs.
-    """
     warmup_ms: Annotated[int, Field(ge=0)]
-    """
-    Leading time whose figures are kept but flagged, ms.
-    """

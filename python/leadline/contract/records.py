@@ -7,2120 +7,617 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 
 Blame: TypeAlias = Literal["input", "peer", "system"]
-"""
-The party at fault for an error.
-"""
 
 
 class Capability(TypedDict):
-    """
-    A feature that an agent can or cannot use on this host.
-    """
-
     available: bool
-    """
-    Whether it works.
-    """
     name: str
-    """
-    `tun`, `cgroup`, `psi`, `irq_pressure` ...
-    """
     reason: NotRequired[str | None]
-    """
-    The reason why it does not.
-    """
 
 
 class CgroupSample(TypedDict):
-    """
-    A cgroup's accounting.
-    """
-
     memory_bytes: NotRequired[int | None]
-    """
-    Memory, bytes.
-    """
     system_s: NotRequired[float | None]
-    """
-    Part of it in the kernel, s.
-    """
     throttled_s: NotRequired[float | None]
-    """
-    Time throttled by a CPU limit, s.
-    """
     usage_s: float
-    """
-    CPU time, s.
-    """
     user_s: NotRequired[float | None]
-    """
-    Part of it in user mode, s.
-    """
 
 
 class CheckReport(TypedDict):
-    """
-    The results of one check.
-    """
-
     failed: int
-    """
-    How often it failed.
-    """
     name: str
-    """
-    Its name.
-    """
     passed: int
-    """
-    How often it passed.
-    """
 
 
 class ClockQuality(TypedDict):
-    """
-    The quality of a host's clock.
-    """
-
     max_error_us: NotRequired[int | None]
-    """
-    The kernel's bound on the wall clock's error, µs.
-    """
     resolution_ns: NotRequired[int | None]
-    """
-    The smallest step seen between two reads of the monotonic clock, ns.
-    """
     source: NotRequired[str | None]
-    """
-    The kernel's clock source.
-    """
     synchronised: NotRequired[bool | None]
-    """
-    Whether the kernel reports its wall clock as synchronised.
-    """
 
 
 class ClockSample(TypedDict):
-    """
-    One CPU's clock speed, as the kernel reports it at this moment.
-    """
-
     core_throttles: NotRequired[int | None]
-    """
-    Times since boot that the core was slowed down because it was hot.
-    """
     cpu: int
-    """
-    CPU number.
-    """
     mhz: NotRequired[float | None]
-    """
-    Clock speed, MHz. A virtual machine often sees a constant one.
-    """
     package_throttles: NotRequired[int | None]
-    """
-    The same of its package.
-    """
 
 
 class CpuSample(TypedDict):
-    """
-    Seconds that one CPU has spent per kind, since boot (proc_stat).
-    """
-
     cpu: int
-    """
-    CPU number.
-    """
     idle_s: float
-    """
-    Idle.
-    """
     iowait_s: float
-    """
-    Idle with I/O outstanding.
-    """
     irq_s: float
-    """
-    Hardware interrupts.
-    """
     nice_s: float
-    """
-    Part of `user_s` of niced processes.
-    """
     softirq_s: float
-    """
-    Soft interrupts: most of the network stack.
-    """
     steal_s: float
-    """
-    Taken by the hypervisor.
-    """
     system_s: float
-    """
-    Kernel mode.
-    """
     user_s: float
-    """
-    User mode, niced included.
-    """
 
 
 class CryptoReport(TypedDict):
-    """
-    One figure of the protocol's cost.
-    """
-
     algorithm: str
-    """
-    The cipher, with the digest if there is one: `AES-256-CBC+SHA256`; for a handshake, its settings.
-    """
     bytes: NotRequired[int | None]
-    """
-    Payload, bytes; absent for a handshake.
-    """
     cpu_ns: int
-    """
-    Their total CPU time in the thread, ns.
-    """
     operations: int
-    """
-    Number of operations.
-    """
     wall_ns: int
-    """
-    Their total wall-clock time, ns.
-    """
     what: str
-    """
-    The measured operation: `seal`, `open`, `cipher` (bare), `hmac` (bare), `handshake` (both ends), and its parts
-    `handshake_client` and `handshake_server`.
-    """
 
 
 class DelayReport(TypedDict):
-    """
-    Delays from one host to another. The true values differ from these by at most the bound, all in one direction.
-    """
-
     bound_us: NotRequired[float | None]
-    """
-    The bound of the difference between both clocks, µs: half of the shortest round trip of their comparison; 0 if
-    both ends have the same clock. Absent in a receiver's own report.
-    """
     max_us: float
-    """
-    The longest, µs.
-    """
     mean_us: float
-    """
-    Their mean, µs.
-    """
     min_us: float
-    """
-    The shortest, µs; negative if the clocks' difference is not known well enough.
-    """
 
 
 Direction: TypeAlias = Literal["up", "down", "both"]
-"""
-The direction of the payload, as seen by the load's client.
-"""
 
 
 class DiskSample(TypedDict):
-    """
-    One disk (/proc/diskstats).
-    """
-
     busy_ms: int
-    """
-    Time with a request outstanding, ms.
-    """
     name: str
-    """
-    The disk's name.
-    """
     read_bytes: int
-    """
-    Bytes read.
-    """
     reads: int
-    """
-    Reads that have completed.
-    """
     writes: int
-    """
-    Writes that have completed.
-    """
     written_bytes: int
-    """
-    Bytes written.
-    """
 
 
 class ErrorReport(TypedDict):
-    """
-    An error as text and as a code.
-    """
-
     blame: Blame
-    """
-    The party at fault.
-    """
     code: str
-    """
-    Stable name in snake case: `connection_refused`, `address_in_use`, `no_such_file` ...
-    """
     message: str
-    """
-    One line for a person: what failed, where, and what would be right.
-    """
 
 
 class Heartbeat(TypedDict):
-    """
-    A line that is written every second.
-    """
-
     t_ns: int
-    """
-    When the line was written, ns.
-    """
     type: Literal["heartbeat"]
 
 
 class LinkChanged(TypedDict):
-    """
-    An interface of the host was set up or down, or its carrier came or went. Written when the kernel reports it.
-    """
-
     carrier_losses: NotRequired[int | None]
-    """
-    Times that it lost its carrier since it was made; absent on old kernels.
-    """
     has_carrier: bool
-    """
-    Whether it has a carrier: the other end of its cable is there.
-    """
     is_removed: bool
-    """
-    Whether it is gone.
-    """
     is_up: bool
-    """
-    Whether the host has it set up.
-    """
     name: str
-    """
-    The interface's name.
-    """
     t_ns: int
-    """
-    When the kernel's report was read, ns. It reports the loss of a carrier up to one second later.
-    """
     type: Literal["link"]
 
 
 class ClockReply(TypedDict):
-    """
-    The response to `clock`.
-    """
-
     id: int
-    """
-    The id of the command.
-    """
     received_ns: int
-    """
-    When the command was read, ns.
-    """
     sent_ns: int
-    """
-    When this line was written, ns.
-    """
     type: Literal["clock"]
 
 
 class Prepared(TypedDict):
-    """
-    The task is ready: a process has been started, or a server listens.
-    """
-
     http_port: NotRequired[int | None]
-    """
-    A serve task's HTTP port, as bound.
-    """
     https_port: NotRequired[int | None]
-    """
-    A serve task's HTTPS port, as bound.
-    """
     pid: NotRequired[int | None]
-    """
-    A process task's id on the host.
-    """
     port: NotRequired[int | None]
-    """
-    A serve task's session port, as bound.
-    """
     t_ns: int
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["prepared"]
 
 
 class Started(TypedDict):
-    """
-    A measuring task began.
-    """
-
     due_ns: int
-    """
-    When it was due to begin, ns.
-    """
     t_ns: int
-    """
-    When it began, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["started"]
 
 
 class Failed(TypedDict):
-    """
-    A task or a command failed.
-    """
-
     error: ErrorReport
-    """
-    The error.
-    """
     t_ns: int
-    """
-    When, ns.
-    """
     task: NotRequired[str | None]
-    """
-    The task, if there is one.
-    """
     trial: NotRequired[str | None]
-    """
-    The task's trial, if there is one.
-    """
     type: Literal["failed"]
 
 
 class OutputLine(TypedDict):
-    """
-    A line of a process that `report` asked for, or that a script printed.
-    """
-
     line: str
-    """
-    The line, without its end, cut at 4096 bytes.
-    """
     t_ns: int
-    """
-    When it was read, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["output"]
 
 
 class Profiled(TypedDict):
-    """
-    The samples of a stopped `profile`.
-    """
-
     folded: str
-    """
-    A line per call stack: the thread's name, its frames from the outermost on, separated by `;`; a space; and
-    its number of samples. This is the input of flame graphs.
-    """
     left_out: int
-    """
-    Samples of the rarest stacks, omitted if all would be too long for a line.
-    """
     samples: int
-    """
-    Samples in `folded`.
-    """
     t_ns: int
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["profiled"]
 
 
 class ExitUsage(TypedDict):
-    """
-    What a process that has ended used, with the children that it waited for.
-    """
-
     max_resident_bytes: int
-    """
-    The largest resident memory of one of these processes, bytes.
-    """
     system_s: float
-    """
-    CPU time in the kernel, s.
-    """
     user_s: float
-    """
-    CPU time in user mode, s.
-    """
 
 
 class FlowCounts(TypedDict):
-    """
-    Counters of the kinds of load that consist of flows.
-    """
-
     connections_opened: NotRequired[int | None]
-    """
-    Connections, or source ports, that transactions used.
-    """
     due_while_busy: NotRequired[int | None]
-    """
-    Requests that were sent, and were due while as many as allowed were outstanding.
-    """
     duplicate_answers: NotRequired[int | None]
-    """
-    Answers received again.
-    """
     histogram_overflow: NotRequired[int | None]
-    """
-    Durations that exceeded a histogram's range.
-    """
     late_answers: NotRequired[int | None]
-    """
-    Answers received after their time limit.
-    """
     stale: NotRequired[int | None]
-    """
-    Datagrams received too late to be distinguished from lost ones.
-    """
     strays: NotRequired[int | None]
-    """
-    Datagrams received that belong to no flow.
-    """
     unsent: int
-    """
-    Units that were due and not sent, by both sides.
-    """
     unsent_while_busy: NotRequired[int | None]
-    """
-    Units of `unsent` that waited for the peer.
-    """
 
 
 class FlowProgress(TypedDict):
-    """
-    One flow's cumulative counters.
-    """
-
     busy_us: NotRequired[int | None]
-    """
-    Time since the flow began with data to send or under way, µs; as with the pacing rate.
-    """
     congestion_window_bytes: NotRequired[int | None]
-    """
-    The congestion window, bytes; as with the round-trip time.
-    """
     delivery_bps: NotRequired[int | None]
-    """
-    The rate at which the peer acknowledged recently, bit/s; as with the pacing rate.
-    """
     flow: int
-    """
-    The flow's number within its task.
-    """
     missing_units: NotRequired[int | None]
-    """
-    Datagrams that had not arrived when a later one had; only on the side that receives numbered datagrams.
-    """
     out_of_order: NotRequired[int | None]
-    """
-    Segments that arrived before one with a lower sequence number; as with the receiving side's round-trip time.
-    """
     pacing_bps: NotRequired[int | None]
-    """
-    The rate at which the kernel paces segments, bit/s; as with the round-trip time, of the first 64 flows.
-    """
     path_mtu_bytes: NotRequired[int | None]
-    """
-    The path's MTU, bytes; as with the round-trip time.
-    """
     peer_window_bytes: NotRequired[int | None]
-    """
-    The window that the peer announced last, bytes; as with the pacing rate.
-    """
     receive_rtt_us: NotRequired[int | None]
-    """
-    The receiving side's estimate of the round-trip time, µs; only on the receiving side of a byte stream, of the first
-    64 flows.
-    """
     receive_window_bytes: NotRequired[int | None]
-    """
-    The window that the receiving side announced last, bytes; as with its round-trip time.
-    """
     received_bytes: int
-    """
-    Payload bytes received.
-    """
     received_units: NotRequired[int | None]
-    """
-    Datagrams, transactions or responses received; absent for a byte stream.
-    """
     receiver_limited_us: NotRequired[int | None]
-    """
-    Part of it in which the peer's window was full, µs; as with the pacing rate.
-    """
     reorderings: NotRequired[int | None]
-    """
-    How often, since the flow began, acknowledgements showed that the path had changed the order of segments; as with
-    the pacing rate.
-    """
     retransmits: NotRequired[int | None]
-    """
-    TCP segments retransmitted since the flow began; only on the sending side of a byte stream, if the kernel
-    reports it.
-    """
     rtt_us: NotRequired[int | None]
-    """
-    The kernel's smoothed round-trip time at its last reading, µs; only on the sending side of a byte stream.
-    """
     rtt_variance_us: NotRequired[int | None]
-    """
-    The variance of that time, µs; as with the round-trip time.
-    """
     send_buffer_limited_us: NotRequired[int | None]
-    """
-    Part of it in which the send buffer was too small, µs; as with the pacing rate.
-    """
     sent_bytes: int
-    """
-    Payload bytes sent.
-    """
     sent_units: NotRequired[int | None]
-    """
-    Datagrams, transactions or requests sent; absent for a byte stream.
-    """
 
 
 class FrameCounts(TypedDict):
-    """
-    What happened to frames. Every frame that arrived was lost, dropped, or forwarded, or is held.
-    """
-
     arrived: int
-    """
-    Frames that arrived.
-    """
     arrived_bytes: int
-    """
-    Their bytes, from the Ethernet header on.
-    """
     corrupted: int
-    """
-    Frames that left with an inverted bit.
-    """
     duplicated: int
-    """
-    Frames that were sent twice.
-    """
     forwarded: int
-    """
-    Frames that left, duplicates included.
-    """
     forwarded_bytes: int
-    """
-    Their bytes.
-    """
     lost: int
-    """
-    Frames that were lost as asked.
-    """
     queue_full: int
-    """
-    Frames that found the queue full.
-    """
     reordered: int
-    """
-    Frames that left after a later frame of their flow.
-    """
 
 
 class HistogramReport(TypedDict):
-    """
-    A mergeable histogram.
-    """
-
     count: int
-    """
-    Number of values.
-    """
     hdr_v2: str
-    """
-    HdrHistogram, V2 encoding, base64.
-    """
     metric: str
-    """
-    The recorded metric, in ns.
-    """
 
 
 class HttpCounts(TypedDict):
-    """
-    Counters of an HTTP load.
-    """
-
     body_bytes: int
-    """
-    Bytes of response bodies received.
-    """
     bytes: int
-    """
-    Bytes received.
-    """
     connections: NotRequired[int | None]
-    """
-    Connections that are open at this moment; only in a `Standing`.
-    """
     connections_down: int
-    """
-    Connections that failed and could not be opened again by the end.
-    """
     connections_opened: int
-    """
-    Connections opened.
-    """
     cut_off: NotRequired[int | None]
-    """
-    Requests that ended, with a response or an error, before their last byte was sent.
-    """
     due_while_busy: int
-    """
-    Requests that were sent, and were due while no connection was free.
-    """
     histogram_overflow: NotRequired[int | None]
-    """
-    Durations that exceeded a histogram's range.
-    """
     redirects: NotRequired[int | None]
-    """
-    Redirects followed.
-    """
     repeated: NotRequired[int | None]
-    """
-    Requests that were sent again, because the server closed a kept connection before it responded.
-    """
     requests_due: int
-    """
-    Requests that were due.
-    """
     requests_sent: int
-    """
-    Requests whose last byte was sent.
-    """
     responses: int
-    """
-    Complete responses.
-    """
     status_0xx: NotRequired[int | None]
-    """
-    Of status 0 to 99.
-    """
     status_1xx: NotRequired[int | None]
-    """
-    Of status 100 to 199.
-    """
     status_2xx: NotRequired[int | None]
-    """
-    Of status 200 to 299.
-    """
     status_3xx: NotRequired[int | None]
-    """
-    Of status 300 to 399.
-    """
     status_4xx: NotRequired[int | None]
-    """
-    Of status 400 to 499.
-    """
     status_5xx: NotRequired[int | None]
-    """
-    Of status 500 to 599.
-    """
     status_6xx: NotRequired[int | None]
-    """
-    Of status 600 to 699.
-    """
     status_7xx: NotRequired[int | None]
-    """
-    Of status 700 to 799.
-    """
     status_8xx: NotRequired[int | None]
-    """
-    Of status 800 to 899.
-    """
     status_9xx: NotRequired[int | None]
-    """
-    Of status 900 to 999.
-    """
     tls_full: NotRequired[int | None]
-    """
-    TLS handshakes that authenticated the server.
-    """
     tls_resumed: NotRequired[int | None]
-    """
-    TLS handshakes that resumed a session.
-    """
     unanswered: int
-    """
-    Requests that were sent and not answered when the time was over.
-    """
     unanswered_over_1s: int
-    """
-    Of these, requests that had waited for longer than a second.
-    """
     unsent: int
-    """
-    Requests that were due and not completely sent when the time was over.
-    """
     unsent_while_busy: int
-    """
-    Of these, requests that waited for the server: no connection was free, or the socket did not accept
-    them.
-    """
     unsent_without_age: NotRequired[int | None]
-    """
-    Requests of `unsent` that were too many for an age each.
-    """
 
 
 class InterfaceFacts(TypedDict):
-    """
-    One interface and its offloads.
-    """
-
     gro: NotRequired[bool | None]
-    """
-    Generic receive offload.
-    """
     gso: NotRequired[bool | None]
-    """
-    Generic segmentation offload.
-    """
     mtu: NotRequired[int | None]
-    """
-    MTU, bytes.
-    """
     name: str
-    """
-    The interface's name.
-    """
     speed_bps: NotRequired[int | None]
-    """
-    Speed of the link, bit/s; only of a device, because virtual interfaces name any number.
-    """
     tso: NotRequired[bool | None]
-    """
-    TCP segmentation offload.
-    """
 
 
 class InterfaceSample(TypedDict):
-    """
-    One interface's counters (/proc/net/dev).
-    """
-
     name: str
-    """
-    The interface's name.
-    """
     rx_bytes: int
-    """
-    Bytes received.
-    """
     rx_dropped: int
-    """
-    Packets dropped on receipt.
-    """
     rx_errors: int
-    """
-    Receive errors.
-    """
     rx_packets: int
-    """
-    Packets received.
-    """
     tx_bytes: int
-    """
-    Bytes sent.
-    """
     tx_dropped: int
-    """
-    Packets dropped on sending.
-    """
     tx_errors: int
-    """
-    Transmit errors.
-    """
     tx_packets: int
-    """
-    Packets sent.
-    """
 
 
 class InterfaceView(TypedDict):
-    """
-    One interface's state.
-    """
-
     addresses: list[str]
-    """
-    Addresses with prefix length, as in `10.1.2.3/24`.
-    """
     mtu: NotRequired[int | None]
-    """
-    MTU, bytes.
-    """
     name: str
-    """
-    The interface's name.
-    """
     up: bool
-    """
-    Whether it is up.
-    """
 
 
 class IterationCounts(TypedDict):
-    """
-    Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,
-    `completed`, `failed`, `interrupted` and, before the end, `running`.
-    """
-
     begun: int
-    """
-    Iterations that began.
-    """
     completed: int
-    """
-    Iterations that reached their end without a failed request.
-    """
     dropped: int
-    """
-    Iterations without a free user.
-    """
     due: int
-    """
-    Iterations that were due; in closed models those that began.
-    """
     failed: int
-    """
-    Iterations that ended with a failed request in them.
-    """
     interrupted: int
-    """
-    Iterations that were ended before their end because the time was over, or by a stop.
-    """
     late: int
-    """
-    Of these, iterations that began more than 1 ms after they were due.
-    """
     not_begun: int
-    """
-    Iterations that were due and had not begun when the time was over.
-    """
     running: int
-    """
-    Iterations that run at this moment.
-    """
 
 
 LabelKind: TypeAlias = Literal["request", "transaction"]
-"""
-What a label names.
-"""
 
 
 class LabelProgress(TypedDict):
-    """
-    A label in one interval.
-    """
-
     ended: int
-    """
-    How many ended in the interval.
-    """
     errors: dict[str, int]
-    """
-    Failures in the interval by cause.
-    """
     failed: int
-    """
-    Of these, how many failed.
-    """
     histograms: NotRequired[list[HistogramReport] | None]
-    """
-    Distributions of the last second without its warm-up, as in the report; empty in most events. Absent where the
-    scenario has more than 40 names.
-    """
     kind: LabelKind
-    """
-    Requests or a transaction.
-    """
     latency: HistogramReport
-    """
-    `latency` in the interval, warm-up included.
-    """
     name: str
-    """
-    The name.
-    """
     tags: NotRequired[dict[str, str]]
-    """
-    Its tags, as in the report.
-    """
 
 
 class LabelReport(TypedDict):
-    """
-    The figures of the requests or transactions of one name.
-    """
-
     cached: int
-    """
-    Requests that were answered from the user's cache; they are not in `ended`.
-    """
     checks: list[CheckReport]
-    """
-    Its checks.
-    """
     ended: int
-    """
-    How many ended; each request and transaction that began is in `ended` or `interrupted`.
-    """
     error_examples: dict[str, str]
-    """
-    The message of the first failure of each cause.
-    """
     errors: dict[str, int]
-    """
-    Failures by cause; their sum is `failed`. A failed check counts as `check_failed`, a status as `status_404`
-    and the like.
-    """
     failed: int
-    """
-    Of these, how many failed.
-    """
     histograms: list[HistogramReport]
-    """
-    Distributions of those that ended, failed ones included if they had a response: `latency` (from when it was
-    wanted), `service` (from sent), each also as `warmup_*`; for requests also `first_byte`; for transactions
-    `waits` (the waits in it).
-    """
     interrupted: int
-    """
-    Requests without a response, and transactions without an end, when the time was over.
-    """
     is_hidden: NotRequired[bool]
-    """
-    Whether all its requests are hidden by a transaction from lists of samples.
-    """
     kind: LabelKind
-    """
-    Requests or a transaction.
-    """
     misses: dict[str, int]
-    """
-    Extractions that found nothing, by variable.
-    """
     name: str
-    """
-    The name.
-    """
     population: int
-    """
-    The population that it belongs to, by its index.
-    """
     received_bytes: int
-    """
-    Bytes received.
-    """
     redirects: int
-    """
-    Redirects followed.
-    """
     resources: NotRequired[int]
-    """
-    Resources of pages that were fetched with them.
-    """
     sent_bytes: int
-    """
-    Bytes sent.
-    """
     tags: NotRequired[dict[str, str]]
-    """
-    Its tags: those of its population and of the nodes around it, the innermost of a name. Requests of one name with
-    different tags have a row each.
-    """
 
 
 class LengthsReport(TypedDict):
-    """
-    How often lengths occurred.
-    """
-
     by_doubling: list[int]
-    """
-    Element `i` counts lengths of at least 2^i and less than 2^(i+1).
-    """
     count: int
-    """
-    How many there were.
-    """
     longest: int
-    """
-    The longest one; 0 if there was none.
-    """
     sum: int
-    """
-    Their sum.
-    """
 
 
 class LinkCounts(TypedDict):
-    """
-    The counters of one direction since the task began.
-    """
-
     all: FrameCounts
-    """
-    Every frame.
-    """
     late_max_ns: NotRequired[int | None]
-    """
-    The same, maximum.
-    """
     late_mean_ns: NotRequired[int | None]
-    """
-    How late a frame left, compared with the time that the emulation gave it, mean, ns; absent without a frame.
-    """
     overrun: int
-    """
-    Frames that the kernel dropped because the emulator had not received earlier ones.
-    """
     refused: int
-    """
-    Frames that the kernel did not accept for sending.
-    """
     udp: FrameCounts
-    """
-    Frames with UDP over IPv4 or IPv6.
-    """
     unfit: int
-    """
-    Frames that the emulator cannot forward: longer than it accepts, or bundles of segments (GSO).
-    """
 
 
 class MachineUse(TypedDict):
-    """
-    The CPU time of a machine, of all its programs and of the kernel's work for none of them, and what the load's flows moved
-    on this side in the same time.
-    """
-
     boot_id: NotRequired[str | None]
-    """
-    The kernel's identity since its boot: the same on both sides only if they share a machine.
-    """
     busy_s: float
-    """
-    Time of all CPUs that was neither idle nor taken by a hypervisor, s.
-    """
     cpus: int
-    """
-    CPUs.
-    """
     received_bytes: int
-    """
-    Payload bytes that this side received in this time.
-    """
     received_units: int
-    """
-    Datagrams or transactions that this side received in this time; 0 for byte streams.
-    """
     sent_bytes: int
-    """
-    Payload bytes that this side sent in this time.
-    """
     sent_units: int
-    """
-    Datagrams or transactions that this side sent in this time; 0 for byte streams.
-    """
     softirq_s: float
-    """
-    Part of it in soft interrupts: most of the network stack, s.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class MemorySample(TypedDict):
-    """
-    Memory of the machine, bytes.
-    """
-
     available_bytes: int
-    """
-    Memory available to a new program.
-    """
     total_bytes: int
-    """
-    Total memory.
-    """
 
 
 class NoCounts(TypedDict):
-    """
-    The counters of a kind of load that has none.
-    """
+    pass
 
 
 class PopulationProgress(TypedDict):
-    """
-    A population while it runs.
-    """
-
     histograms: NotRequired[list[HistogramReport]]
-    """
-    Distributions of those that ended in the last second, as in the report; empty in most events.
-    """
     iterations: IterationCounts
-    """
-    Its iterations so far.
-    """
     name: NotRequired[str]
-    """
-    Its name.
-    """
     users: int
-    """
-    Users that exist.
-    """
     users_active: int
-    """
-    Users that are in an iteration.
-    """
 
 
 class PopulationReport(TypedDict):
-    """
-    The figures of a population.
-    """
-
     end_ns: NotRequired[int | None]
-    """
-    When its last iteration ended, ns.
-    """
     histograms: list[HistogramReport]
-    """
-    Distributions: `iteration` (from its beginning to its end) and, in open models, `iteration_due` (from due to
-    its end) and `start_late` (from due to its beginning).
-    """
     is_main: bool
-    """
-    Whether its phase is the main one.
-    """
     iterations: IterationCounts
-    """
-    Its iterations.
-    """
     name: str
-    """
-    Its name.
-    """
     start_ns: NotRequired[int | None]
-    """
-    When it began, ns; absent if it did not.
-    """
     users_begun: int
-    """
-    Users that began.
-    """
     users_most: int
-    """
-    The largest number of users at once.
-    """
 
 
 class PressureSample(TypedDict):
-    """
-    Stalled time since boot, µs.
-    """
-
     full_us: NotRequired[int | None]
-    """
-    All tasks were stalled.
-    """
     some_us: NotRequired[int | None]
-    """
-    Some task was stalled.
-    """
 
 
 class QueueSample(TypedDict):
-    """
-    One interface's queue for sending (its root queueing discipline), with the queues inside it. /proc/net/dev does not
-    count what it drops.
-    """
-
     backlog_bytes: int
-    """
-    Bytes that wait in it now.
-    """
     drops: int
-    """
-    Packets dropped.
-    """
     kind: str
-    """
-    The discipline: `fq_codel`, `tbf`.
-    """
     name: str
-    """
-    The interface's name.
-    """
     overlimits: int
-    """
-    Times that it held packets back for its rate.
-    """
     packets: int
-    """
-    Packets that left it; a bundle of segments counts as many.
-    """
 
 
 class QuotaSample(TypedDict):
-    """
-    A control group above the host whose CPU quota holds for it.
-    """
-
     cpus: float
-    """
-    The quota, in CPUs.
-    """
     group: str
-    """
-    The group's folder.
-    """
     throttled_periods: int
-    """
-    Periods in which the quota was used up, since the group was made.
-    """
     throttled_s: float
-    """
-    Time for which the group's threads were kept from running, s: the sum over CPUs.
-    """
 
 
 class QuotaUse(TypedDict):
-    """
-    What a CPU quota kept from an agent while its load ran.
-    """
-
     cpus: float
-    """
-    The quota, in CPUs.
-    """
     group: str
-    """
-    The folder of the control group with the quota.
-    """
     throttled_s: float
-    """
-    Time for which the group's threads were kept from running, s: the sum over CPUs.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class RouteView(TypedDict):
-    """
-    One route.
-    """
-
     destination: str
-    """
-    The destination, as in `10.1.0.0/16`; the default route is `0.0.0.0/0` or `::/0`.
-    """
     gateway: NotRequired[str | None]
-    """
-    The next hop, if there is one.
-    """
     interface: str
-    """
-    The interface it leaves by.
-    """
 
 
 class SampleFailure(TypedDict):
-    """
-    Why a sample failed.
-    """
-
     cause: str
-    """
-    The cause, as in a label's `errors`.
-    """
     message: str
-    """
-    What is wrong, in words, cut at 1000 bytes.
-    """
     row: int
-    """
-    The row.
-    """
 
 
 class SampleName(TypedDict):
-    """
-    What a sample is called.
-    """
-
     kind: LabelKind
-    """
-    A request or a transaction.
-    """
     name: str
-    """
-    The label.
-    """
     population: str
-    """
-    The name of its population. JTL's `threadName` is made of this and `user`.
-    """
     tags: NotRequired[dict[str, str]]
-    """
-    Its tags, as in the report.
-    """
 
 
 class SampleOpening(TypedDict):
-    """
-    A connection that was opened for a sample.
-    """
-
     connect_ns: int
-    """
-    The TCP handshake, ns.
-    """
     dns_ns: NotRequired[int | None]
-    """
-    Resolving the name, ns; absent if the address was known.
-    """
     row: int
-    """
-    The row.
-    """
     tls_ns: NotRequired[int | None]
-    """
-    The TLS handshake, ns; absent without TLS. JTL's `Connect` is the sum of these three.
-    """
 
 
 class SampleTransaction(TypedDict):
-    """
-    What only a transaction has.
-    """
-
     failed: int
-    """
-    Of these, how many failed.
-    """
     requests: int
-    """
-    Requests in it that ended.
-    """
     row: int
-    """
-    The row.
-    """
     waits_ns: int
-    """
-    Waits in it, ns. JTL's `IdleTime`, if its time includes them.
-    """
 
 
 Side: TypeAlias = Literal["local", "peer"]
-"""
-The side that counted.
-"""
 
 
 class SlowRequest(TypedDict):
-    """
-    One of the slowest requests, with its phases.
-    """
-
     before_sent_us: float
-    """
-    Of this, time until it was sent (opening a connection, or waiting for a free one), µs.
-    """
     connect_us: NotRequired[float | None]
-    """
-    Of the time before it was sent, the TCP handshake, µs; absent on a connection that was open.
-    """
     dns_us: NotRequired[float | None]
-    """
-    Of the time before it was sent, resolving the name, µs; absent if the address was known.
-    """
     due_ns: int
-    """
-    When it was wanted, ns.
-    """
     error: NotRequired[str | None]
-    """
-    The cause of its failure; absent if it succeeded.
-    """
     first_byte_us: NotRequired[float | None]
-    """
-    Of this, time from sent to the response's first byte, µs; absent if there was none.
-    """
     label: int
-    """
-    The index of its row in `labels`.
-    """
     latency_us: float
-    """
-    Time from then to its response's end or failure, µs.
-    """
     status: NotRequired[int | None]
-    """
-    Status code; absent if there was no response.
-    """
     tls_us: NotRequired[float | None]
-    """
-    Of the time before it was sent, the TLS handshake, µs; absent on a connection that was open, or without TLS.
-    """
     url: NotRequired[str | None]
-    """
-    The URL, after redirects; absent unless it was asked for.
-    """
     user: int
-    """
-    The user's number in its population, from 1.
-    """
 
 
 class SoakerSample(TypedDict):
-    """
-    One CPU's soaker: a thread of policy SCHED_IDLE that counts what is left of the CPU.
-    """
-
     cpu: int
-    """
-    CPU number.
-    """
     cpu_s: NotRequired[float | None]
-    """
-    CPU time that the kernel charged to it, s. It includes interrupts that came while it ran.
-    """
     fastest_ns: NotRequired[int | None]
-    """
-    Time of its fastest slice so far, ns: what a slice takes while nothing else runs on the CPU.
-    """
     recent_ns: NotRequired[int | None]
-    """
-    Time of its fastest slice since the sample before, ns: longer where the CPU's clock went slower.
-    """
     slices: int
-    """
-    Slices of a fixed number of arithmetic rounds that it has done since it began.
-    """
 
 
 class SoftnetSample(TypedDict):
-    """
-    One CPU's packet backlog.
-    """
-
     cpu: int
-    """
-    CPU number.
-    """
     dropped: int
-    """
-    Frames dropped because the backlog was full.
-    """
     processed: int
-    """
-    Frames processed.
-    """
     squeezed: int
-    """
-    Times that the budget ended with work left.
-    """
 
 
 class TcpReport(TypedDict):
-    """
-    The kernel's figures of one end of a flow, from its TCP_INFO; unknown ones are absent. Means are of samples, at least
-    ten a second with up to 64 flows per thread.
-    """
-
     busy_s: NotRequired[float | None]
-    """
-    Time with data to send or under way, s.
-    """
     congestion_window_bytes: NotRequired[float | None]
-    """
-    Mean of the congestion window, bytes.
-    """
     delivery_bps: NotRequired[float | None]
-    """
-    Mean of the delivery rate, bit/s.
-    """
     mss_bytes: NotRequired[int | None]
-    """
-    Payload of a full segment, bytes.
-    """
     out_of_order: NotRequired[int | None]
-    """
-    Of a receiver: segments that arrived before one with a lower sequence number.
-    """
     pacing_bps: NotRequired[float | None]
-    """
-    Mean of the pacing rate, bit/s.
-    """
     receive_buffer_bytes: NotRequired[int | None]
-    """
-    Size of the receive buffer at the end, bytes, as the kernel counts it.
-    """
     receive_rtt_us: NotRequired[float | None]
-    """
-    Of a receiver: mean of its estimate of the round-trip time, µs.
-    """
     receive_window_bytes: NotRequired[float | None]
-    """
-    Of a receiver: mean of the window that it announced, bytes.
-    """
     receiver_limited_s: NotRequired[float | None]
-    """
-    Part of it in which the peer's window was full, s.
-    """
     retransmitted_bytes: NotRequired[int | None]
-    """
-    Payload bytes retransmitted during the test.
-    """
     rtt_idle_us: NotRequired[float | None]
-    """
-    The shortest round-trip time before the first byte of the test, µs: that of an idle path.
-    """
     rtt_max_us: NotRequired[float | None]
-    """
-    Its longest sample, µs.
-    """
     rtt_mean_us: NotRequired[float | None]
-    """
-    Mean of the smoothed round-trip time, µs.
-    """
     rtt_min_us: NotRequired[float | None]
-    """
-    The shortest round-trip time of the connection, µs.
-    """
     rtt_variance_us: NotRequired[float | None]
-    """
-    Mean of the round-trip time's variance, µs.
-    """
     samples: NotRequired[int]
-    """
-    Samples.
-    """
     send_buffer_bytes: NotRequired[int | None]
-    """
-    Size of the send buffer at the end, bytes, as the kernel counts it.
-    """
     send_buffer_limited_s: NotRequired[float | None]
-    """
-    Part of it in which the send buffer was too small, s.
-    """
     sent_bytes: NotRequired[int | None]
-    """
-    Payload bytes sent during the test, retransmitted ones included.
-    """
     zerocopy_copied: NotRequired[int | None]
-    """
-    Those that the kernel copied after all.
-    """
     zerocopy_fallbacks: NotRequired[int | None]
-    """
-    Sends that went by sendfile instead, because the kernel had no room for another completion.
-    """
     zerocopy_sends: NotRequired[int | None]
-    """
-    Sends by MSG_ZEROCOPY that are complete.
-    """
 
 
 class TcpSample(TypedDict):
-    """
-    TCP counters (RFC 4022 names).
-    """
-
     active_opens: int
-    """
-    Connections opened actively.
-    """
     established: int
-    """
-    Connections in ESTABLISHED or CLOSE-WAIT now.
-    """
     in_segments: int
-    """
-    Segments received.
-    """
     listen_drops: NotRequired[int | None]
-    """
-    Connections dropped because the accept queue was full. Read once a second; absent in the samples between.
-    """
     out_segments: int
-    """
-    Segments sent, without retransmissions.
-    """
     passive_opens: int
-    """
-    Connections opened passively.
-    """
     retransmitted_segments: int
-    """
-    Segments retransmitted.
-    """
 
 
 class ThreadReport(TypedDict):
-    """
-    One thread's share of a CPU.
-    """
-
     name: str
-    """
-    The thread's role.
-    """
     runnable_wait_s: NotRequired[float | None]
-    """
-    Time that it was runnable and waited for a CPU, s.
-    """
     spun_s: NotRequired[float | None]
-    """
-    Time on a CPU that it busy-waited, s, because the next send was due sooner than a sleep takes. It does not
-    count towards how busy the thread was; absent if the thread always sleeps.
-    """
     system_s: float
-    """
-    Time in the kernel, s.
-    """
     user_s: float
-    """
-    Time in user mode, s.
-    """
     wall_s: float
-    """
-    Time that this row covers, s.
-    """
 
 
 class ThreadTime(TypedDict):
-    """
-    The CPU time of one thread.
-    """
-
     cpu_s: float
-    """
-    CPU time since the thread began, s.
-    """
     tid: int
-    """
-    Thread id.
-    """
 
 
 class TunnelCounts(TypedDict):
-    """
-    Counters of a fleet of VPN clients. Each client counts in exactly one of `configured`, `partial`, `failed`,
-    `waiting` and `connecting`.
-    """
-
     actions_skipped: NotRequired[int | None]
-    """
-    Actions of clients that had no tunnel at that time, or had not finished an earlier renewal.
-    """
     attempts: int
-    """
-    Attempts, including the first of each client.
-    """
     auth_pending: NotRequired[int | None]
-    """
-    AUTH_PENDING messages received.
-    """
     configured: int
-    """
-    Clients with a tunnel through which a packet came back.
-    """
     connecting: NotRequired[int | None]
-    """
-    Clients whose attempt has not ended; only in a `Standing`, because at the end they have failed.
-    """
     connections: NotRequired[int | None]
-    """
-    HTTP connections opened.
-    """
     datagrams_refused: NotRequired[int | None]
-    """
-    Datagrams that the server's host refused after the server had answered.
-    """
     failed: int
-    """
-    Clients without a tunnel.
-    """
     far_progress_passed_over: NotRequired[int | None]
-    """
-    Progress messages of the far end that arrived too fast to be passed on.
-    """
     histogram_overflow: NotRequired[int | None]
-    """
-    Durations that exceeded a histogram's range.
-    """
     inside_received: NotRequired[int | None]
-    """
-    Packets received through the tunnels; only in an outcome.
-    """
     inside_sent: NotRequired[int | None]
-    """
-    Packets sent through the tunnels; only in an outcome.
-    """
     latency_clamped: NotRequired[int | None]
-    """
-    Latencies below the error of the clocks, taken as 0.
-    """
     lost: int
-    """
-    Clients that lost their tunnel without an action that caused it.
-    """
     packets_not_sent: NotRequired[int | None]
-    """
-    Packets that the socket refused with an error.
-    """
     packets_rejected: NotRequired[int | None]
-    """
-    Packets received that no key or session matches.
-    """
     packets_replayed: NotRequired[int | None]
-    """
-    Packets received twice.
-    """
     partial: int
-    """
-    Clients with a tunnel that failed a check.
-    """
     pings_answered: NotRequired[int | None]
-    """
-    Pings answered.
-    """
     pings_answered_after: NotRequired[int | None]
-    """
-    Answers to these pings.
-    """
     pings_answered_before: NotRequired[int | None]
-    """
-    Answers to these pings.
-    """
     pings_answered_during: NotRequired[int | None]
-    """
-    Answers to these pings.
-    """
     pings_sent: NotRequired[int | None]
-    """
-    Pings sent through the tunnels.
-    """
     pings_sent_after: NotRequired[int | None]
-    """
-    Pings sent after the unsettled clients arrived.
-    """
     pings_sent_before: NotRequired[int | None]
-    """
-    Pings sent before the unsettled clients arrived.
-    """
     pings_sent_during: NotRequired[int | None]
-    """
-    Pings sent while the unsettled clients arrived.
-    """
     pings_unsent: NotRequired[int | None]
-    """
-    Pings that were due and not sent.
-    """
     ports_again: NotRequired[int | None]
-    """
-    Sockets with a source port that another client had used before.
-    """
     reconnects_begun: NotRequired[int | None]
-    """
-    Attempts of clients that an action made reconnect.
-    """
     recovered: int
-    """
-    Clients that failed and were configured afterwards.
-    """
     recovered_partial: NotRequired[int | None]
-    """
-    Clients that failed and were `partial` afterwards.
-    """
     renegotiated: NotRequired[int | None]
-    """
-    Keys renewed.
-    """
     renegotiations_asked: NotRequired[int | None]
-    """
-    Keys whose renewal an action requested.
-    """
     renegotiations_failed: NotRequired[int | None]
-    """
-    Renewals that failed, whichever side began them.
-    """
     renegotiations_unfinished: NotRequired[int | None]
-    """
-    Of these, keys that were not renewed before their tunnel ended.
-    """
     requests_due: NotRequired[int | None]
-    """
-    HTTP requests that were due.
-    """
     requests_sent: NotRequired[int | None]
-    """
-    HTTP requests whose last byte was sent.
-    """
     resets_sent: int
-    """
-    First packets of attempts sent, including repeated ones.
-    """
     resting: NotRequired[int | None]
-    """
-    Clients that failed and wait before they try again; only in a `Standing`.
-    """
     retransmits: int
-    """
-    Control packets sent again.
-    """
     socket_errors: NotRequired[int | None]
-    """
-    Other errors of sockets that ended no attempt.
-    """
     stale: NotRequired[int | None]
-    """
-    Datagrams received too late to be distinguished from lost ones.
-    """
     status_0xx: NotRequired[int | None]
-    """
-    Of status 0 to 99.
-    """
     status_1xx: NotRequired[int | None]
-    """
-    Of status 100 to 199.
-    """
     status_2xx: NotRequired[int | None]
-    """
-    Of status 200 to 299.
-    """
     status_3xx: NotRequired[int | None]
-    """
-    Of status 300 to 399.
-    """
     status_4xx: NotRequired[int | None]
-    """
-    Of status 400 to 499.
-    """
     status_5xx: NotRequired[int | None]
-    """
-    Of status 500 to 599.
-    """
     status_6xx: NotRequired[int | None]
-    """
-    Of status 600 to 699.
-    """
     status_7xx: NotRequired[int | None]
-    """
-    Of status 700 to 799.
-    """
     status_8xx: NotRequired[int | None]
-    """
-    Of status 800 to 899.
-    """
     status_9xx: NotRequired[int | None]
-    """
-    Of status 900 to 999.
-    """
     strays: NotRequired[int | None]
-    """
-    Packets received that belong to no flow.
-    """
     unanswered: NotRequired[int | None]
-    """
-    Packets or requests without an answer at the end; of a fleet's `Standing` the clients without an answer so far.
-    """
     unanswered_over_1s: NotRequired[int | None]
-    """
-    HTTP requests that had waited for longer than a second at the end.
-    """
     unsent: NotRequired[int | None]
-    """
-    Packets or requests that were due and not sent.
-    """
     unsent_without_age: NotRequired[int | None]
-    """
-    Of these, those that were too many for an age each.
-    """
     updated: NotRequired[int | None]
-    """
-    Changes of pushed options in running tunnels.
-    """
     updated_not_unique: NotRequired[int | None]
-    """
-    Of these, changes that gave a client the address or the number of another client.
-    """
     waiting: int
-    """
-    Clients that have not tried yet.
-    """
 
 
 TunnelOccasion: TypeAlias = Literal["arrival", "retry", "reconnect"]
-"""
-Why an attempt was made.
-"""
 
 
 class TunnelPacketSizes(TypedDict):
-    """
-    Echo requests inside a tunnel, by the length of their IP packets: all up to one length are answered, and none from
-    the next one on.
-    """
-
     answered_bytes: int
-    """
-    The longest answered length, bytes.
-    """
     unanswered_bytes: int
-    """
-    The next longer length, which was not answered, bytes.
-    """
 
 
 TunnelState: TypeAlias = Literal["waiting", "failed", "partial", "configured"]
-"""
-The result of a client's last attempt.
-"""
 
 
 class UdpSample(TypedDict):
-    """
-    UDP counters (RFC 4113 names).
-    """
-
     in_datagrams: int
-    """
-    Datagrams delivered.
-    """
     in_errors: int
-    """
-    Datagrams not delivered for another reason.
-    """
     no_ports: int
-    """
-    Datagrams for a port without a listener.
-    """
     out_datagrams: int
-    """
-    Datagrams sent.
-    """
     receive_buffer_errors: int
-    """
-    Of these, because a receive buffer was full.
-    """
     send_buffer_errors: int
-    """
-    Sends refused because a send buffer was full.
-    """
 
 
 Cpu: TypeAlias = int
 
 
 class WakeUpFacts(TypedDict):
-    """
-    How long an idle CPU of a host takes to run a thread that was woken up.
-    """
-
     cpus: list[Cpu]
-    """
-    CPUs of the waking and of the woken thread.
-    """
     samples: int
-    """
-    Wake-ups that were measured.
-    """
     thread_p50_us: float
-    """
-    From when a thread woke another one up, on another CPU if there is one, until that one ran, µs: the median.
-    """
     thread_p99_us: float
-    """
-    The same at the 99th percentile, µs.
-    """
     timer_p50_us: float
-    """
-    From when a sleeping thread's timer was due until it ran, µs: the median.
-    """
     timer_p99_us: float
-    """
-    The same at the 99th percentile, µs.
-    """
 
 
 CountName: TypeAlias = Literal[
@@ -2199,1124 +696,319 @@ CountName: TypeAlias = Literal[
     "updated_not_unique",
     "waiting",
 ]
-"""
-The name of a counter of any kind of load.
-"""
 
 
 Counts: TypeAlias = HttpCounts | TunnelCounts | FlowCounts | NoCounts
-"""
-The counters of a task, by its kind of load.
-"""
 
 
 class DatagramReport(TypedDict):
-    """
-    Figures of the numbered datagrams of one flow in addition to their counts; each is absent if it is unknown.
-    """
-
     coalesced: NotRequired[int | None]
-    """
-    Datagrams that the receiver's kernel had merged with others of the same arrival time (UDP_GRO).
-    """
     is_cut_off: NotRequired[bool | None]
-    """
-    Whether the receiver stopped counting, 20 s after the sender's end, while datagrams still arrived: those that are
-    missing are late or lost.
-    """
     loss_bursts: NotRequired[LengthsReport | None]
-    """
-    Runs of consecutive datagrams that never arrived, the one at the end included.
-    """
     one_way_delay: NotRequired[DelayReport | None]
-    """
-    From sending to arrival, by two clocks.
-    """
     reorder_extents: NotRequired[LengthsReport | None]
-    """
-    For datagrams that arrived late, how many arrived between the first one with a higher number and them (RFC
-    4737, 4.2.2).
-    """
     segmented: NotRequired[bool | None]
-    """
-    Whether the sender passed batches of datagrams to the kernel as one (UDP_SEGMENT).
-    """
     unknown_extents: NotRequired[int | None]
-    """
-    Datagrams that arrived late and whose extent is unknown, because too many gaps were open.
-    """
 
 
 class WakeUpReply(TypedDict):
-    """
-    The response to `wake_up`.
-    """
-
     found: NotRequired[WakeUpFacts | None]
-    """
-    The times; absent if they could not be measured.
-    """
     id: int
-    """
-    The id of the command.
-    """
     t_ns: int
-    """
-    When the measurement had ended, ns.
-    """
     type: Literal["wake_up"]
 
 
 class Exited(TypedDict):
-    """
-    A process ended, as requested or not.
-    """
-
     code: NotRequired[int | None]
-    """
-    Its exit code, if it exited.
-    """
     expected: bool
-    """
-    Whether `stop` or `shutdown` had requested it.
-    """
     signal: NotRequired[int | None]
-    """
-    The signal that ended it, if one did.
-    """
     t_ns: int
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["exited"]
     usage: NotRequired[ExitUsage | None]
-    """
-    What it used, with the children that it waited for; absent if the system does not say.
-    """
 
 
 class Emulated(TypedDict):
-    """
-    The counters of an `emulate` task, every interval and when it has ended.
-    """
-
     a_to_b: LinkCounts
-    """
-    Frames from `a` to `b`.
-    """
     b_to_a: LinkCounts
-    """
-    Frames from `b` to `a`.
-    """
     ended: bool
-    """
-    Whether the task has ended: these are its last counters.
-    """
     t_ns: int
-    """
-    When they were read, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["emulated"]
 
 
 class FlowReport(TypedDict):
-    """
-    One flow from its first to its last byte.
-    """
-
     congestion: NotRequired[str | None]
-    """
-    Congestion control that the connection used.
-    """
     datagrams: NotRequired[DatagramReport | None]
-    """
-    More figures of numbered datagrams; absent for other flows.
-    """
     direction: Direction
-    """
-    `up` or `down`.
-    """
     due_ns: int
-    """
-    When it was due to begin, ns.
-    """
     duplicates: NotRequired[int | None]
-    """
-    Datagrams received more than once.
-    """
     end_ns: NotRequired[int | None]
-    """
-    When its sender (for rr: the client) stopped trying, ns: at the end of its time or number, at a stop or an
-    error. A stall that lasts to the end is therefore part of the flow.
-    """
     flow: int
-    """
-    The flow's number within its task.
-    """
     jitter_us: NotRequired[float | None]
-    """
-    Mean over the flow of the interarrival jitter (RFC 3550, 6.4.1), µs; absent with fewer than two datagrams.
-    """
     latency_max_us: NotRequired[float | None]
-    """
-    The longest of these latencies, µs.
-    """
     latency_mean_us: NotRequired[float | None]
-    """
-    Mean latency of packets through a fleet client's tunnel, from when they were due, µs; absent if this side
-    cannot measure it.
-    """
     local: NotRequired[str | None]
-    """
-    Local address and port.
-    """
     lost: NotRequired[int | None]
-    """
-    Datagrams sent and never received.
-    """
     peer_congestion: NotRequired[str | None]
-    """
-    Congestion control of the other end, if that is an iperf3 server that reports it.
-    """
     received_bytes: NotRequired[int | None]
-    """
-    Payload bytes received by the receiving side; absent if the receiver did not report them.
-    """
     received_units: NotRequired[int | None]
-    """
-    Distinct datagrams or responses received.
-    """
     receiver_tcp: NotRequired[TcpReport | None]
-    """
-    The kernel's figures of the receiving end of a byte stream, if that end reported them.
-    """
     remote: NotRequired[str | None]
-    """
-    Remote address and port.
-    """
     reordered: NotRequired[int | None]
-    """
-    Datagrams that arrived after one with a higher number (RFC 4737, type-P-reordered).
-    """
     retransmits: NotRequired[int | None]
-    """
-    TCP segments retransmitted.
-    """
     rtt_mean_us: NotRequired[float | None]
-    """
-    Mean of the sampled smoothed round-trip times, µs.
-    """
     sender_tcp: NotRequired[TcpReport | None]
-    """
-    The kernel's figures of the sending end of a byte stream, if that end reported them.
-    """
     sent_bytes: NotRequired[int | None]
-    """
-    Payload bytes sent by the sending side; absent if the sender did not report them.
-    """
     sent_units: NotRequired[int | None]
-    """
-    Datagrams, transactions or requests sent.
-    """
     start_ns: NotRequired[int | None]
-    """
-    When its first byte was sent or received, ns; absent if there was none.
-    """
 
 
 class HostFacts(TypedDict):
-    """
-    A host's fingerprint: the facts needed to compare a figure with another machine's.
-    """
-
     architecture: str
-    """
-    Machine architecture.
-    """
     base_clock_hz: NotRequired[int | None]
-    """
-    The clock that the machine's CPUs keep under load without a boost, Hz: the mean over all of them. Absent where
-    neither the kernel nor the CPU's name tells.
-    """
     boot_id: NotRequired[str | None]
-    """
-    Changes with every boot: agents with equal ids share one kernel and one monotonic clock.
-    """
     clock: ClockQuality
-    """
-    The clock.
-    """
     cpu_model: NotRequired[str | None]
-    """
-    CPU model.
-    """
     cpus: int
-    """
-    CPUs that this agent may run on.
-    """
     distribution: NotRequired[str | None]
-    """
-    Distribution, from os-release.
-    """
     hostname: str
-    """
-    The host's own name.
-    """
     interfaces: list[InterfaceFacts]
-    """
-    Interfaces with their offloads.
-    """
     kernel: str
-    """
-    Operating system's release, as the kernel gives it.
-    """
     memory_bytes: NotRequired[int | None]
-    """
-    Physical memory, bytes.
-    """
     tcp_congestion: NotRequired[str | None]
-    """
-    Default congestion control.
-    """
 
 
 class LoadReport(TypedDict):
-    """
-    The cost of generating or answering load on a host.
-    """
-
     engine: NotRequired[str | None]
-    """
-    How the threads waited for their sockets (`io_uring`, `epoll`), if there is a choice.
-    """
     engine_reason: NotRequired[str | None]
-    """
-    The reason why the faster engine was not used.
-    """
     late_p99_us: NotRequired[float | None]
-    """
-    Lateness of paced sends, 99th percentile, µs; the generator's own `late` histogram has more detail.
-    """
     machine: NotRequired[MachineUse | None]
-    """
-    The CPU time of its whole machine.
-    """
     pushback: int
-    """
-    Sends that the local socket did not accept at once (EAGAIN, ENOBUFS).
-    """
     quota: NotRequired[QuotaUse | None]
-    """
-    The CPU quota that holds for its agent, if there is one.
-    """
     side: Side
-    """
-    Whether this is the agent's own host or the peer.
-    """
     socket_drops: NotRequired[int | None]
-    """
-    Datagrams dropped by a local socket buffer, if the kernel reported it.
-    """
     threads: list[ThreadReport]
-    """
-    One row per thread that moved payload.
-    """
     wall_s: float
-    """
-    From the task's first to its last operation, s.
-    """
 
 
 class NetworkSample(TypedDict):
-    """
-    A host's interfaces and protocol counters.
-    """
-
     interfaces: list[InterfaceSample]
-    """
-    One row per interface.
-    """
     queues: NotRequired[list[QueueSample] | None]
-    """
-    One row per interface that packets leave by a queue; absent if the kernel does not report them, and between
-    samples of a second apart on hosts with many interfaces.
-    """
     tcp: NotRequired[TcpSample | None]
-    """
-    TCP.
-    """
     udp: NotRequired[UdpSample | None]
-    """
-    UDP, the sum of IPv4 and IPv6. Read once a second; absent in the samples between.
-    """
 
 
 class NetworkView(TypedDict):
-    """
-    A host's addresses and routes at one moment.
-    """
-
     interfaces: list[InterfaceView]
-    """
-    Interfaces.
-    """
     routes: list[RouteView]
-    """
-    Routes, IPv4 and IPv6.
-    """
 
 
 class Pressure(TypedDict):
-    """
-    Pressure stall information.
-    """
-
     cpu: NotRequired[PressureSample | None]
-    """
-    Waiting for a CPU.
-    """
     io: NotRequired[PressureSample | None]
-    """
-    Waiting for I/O.
-    """
     irq: NotRequired[PressureSample | None]
-    """
-    Stalled by interrupts.
-    """
     memory: NotRequired[PressureSample | None]
-    """
-    Waiting for memory.
-    """
 
 
 class ProcessSample(TypedDict):
-    """
-    One process's accounting.
-    """
-
     busiest_thread: NotRequired[ThreadTime | None]
-    """
-    Of several threads, the one that used the most CPU time since the reading before. Read together with the switches.
-    """
     involuntary_switches: NotRequired[int | None]
-    """
-    Involuntary context switches of all threads. Read together with the voluntary ones.
-    """
     name: str
-    """
-    The task's `name`; `agent` for the agent itself.
-    """
     pid: int
-    """
-    Process id.
-    """
     resident_bytes: int
-    """
-    Resident memory, bytes.
-    """
     runnable_wait_s: NotRequired[float | None]
-    """
-    Time that its threads were runnable and waited for a CPU, s, summed. Of several threads it is read together with the
-    switches. Absent where the kernel does not keep it.
-    """
     scheduled_s: NotRequired[float | None]
-    """
-    CPU time by the scheduler's clock, s: exact to the nanosecond, where `user_s` and `system_s` count hundredths of a
-    second. Absent for a process that has or had several threads, and where the kernel does not keep it.
-    """
     system_s: float
-    """
-    CPU time in the kernel, s.
-    """
     threads: int
-    """
-    Threads.
-    """
     user_s: float
-    """
-    CPU time in user mode, s.
-    """
     voluntary_switches: NotRequired[int | None]
-    """
-    Voluntary context switches of all threads. Read once a second, absent in the samples between; less often for a
-    process with many threads.
-    """
 
 
 class SampleBatch(TypedDict):
-    """
-    Requests and transactions in the order in which they ended on their thread. Columns have a value per row; `failures`,
-    `openings` and `transactions` have entries for some rows.
-    """
-
     all_active: list[int]
-    """
-    Users of the test that existed when it ended. JTL's `allThreads`.
-    """
     before_sent_ns: list[int | None]
-    """
-    Of this, time until the request was sent (opening a connection, or waiting for a free one), ns; absent if it was
-    not sent, and for transactions.
-    """
     due_ns: list[int]
-    """
-    When a request was wanted or a transaction began, ns. JTL's `timeStamp`, with `wall_offset_ns`.
-    """
     elapsed_ns: list[int]
-    """
-    Time from then to its end, ns: the whole response, with redirects, or the failure; without waits for a transaction
-    that does not include them. JTL's `elapsed`.
-    """
     failures: list[SampleFailure]
-    """
-    The rows that failed.
-    """
     first_byte_ns: list[int | None]
-    """
-    Of this, time from sent to the response's first byte, ns; absent if there was none, and for transactions. JTL's
-    `Latency` is `before_sent_ns` plus this.
-    """
     group_active: list[int]
-    """
-    Users of its population that existed when it ended. JTL's `grpThreads`.
-    """
     left_out: int
-    """
-    Requests and transactions of this task that ended so far and are in no batch, because the reader of the events
-    was slower than they ended.
-    """
     name: list[int]
-    """
-    The index of each row's name in `names`.
-    """
     names: list[SampleName]
-    """
-    The names of this batch.
-    """
     openings: list[SampleOpening]
-    """
-    The requests that opened a connection.
-    """
     received_bytes: list[int]
-    """
-    Bytes received, head included; of a transaction those of its requests.
-    """
     sent_bytes: list[int]
-    """
-    Bytes sent, head included; of a transaction those of its requests.
-    """
     status: list[int | None]
-    """
-    Status code; absent if there was no response, and for transactions.
-    """
     transactions: list[SampleTransaction]
-    """
-    The transactions.
-    """
     urls: list[str | None]
-    """
-    The URL, after redirects; absent for transactions. Empty unless it was asked for.
-    """
     user: list[int]
-    """
-    The user's number in its population, from 1.
-    """
     wall_offset_ns: int
-    """
-    This host's wall clock minus its CLOCK_MONOTONIC, ns: an instant plus this is the time since 1970.
-    """
 
 
 class ScenarioReport(TypedDict):
-    """
-    The figures of a scenario at its end.
-    """
-
     labels: list[LabelReport]
-    """
-    One row per request name and transaction, in the flow's order.
-    """
     populations: list[PopulationReport]
-    """
-    One row per population, in the plan's order.
-    """
     slowest: list[SlowRequest]
-    """
-    The slowest requests, the slowest first.
-    """
     users_memory_bytes: NotRequired[int | None]
-    """
-    Memory of the users (registers, cookies, stacks), bytes; absent if it was not measured.
-    """
 
 
 class Standing(TypedDict):
-    """
-    The state of a load, beyond its flows' counters.
-    """
-
     counts: Counts
-    """
-    The kind's own counters so far.
-    """
     errors: dict[str, int]
-    """
-    Failed operations by name, so far.
-    """
     threads: list[ThreadReport]
-    """
-    The cost so far of each thread that moves payload.
-    """
 
 
 class TunnelAttemptReport(TypedDict):
-    """
-    One attempt of one client. Every `*_ns` except `due_ns` is a time since `due_ns`, absent if the attempt did not
-    complete the step.
-    """
-
     addresses: list[str]
-    """
-    Addresses assigned to it.
-    """
     answered_ns: NotRequired[int | None]
-    """
-    The first response to it arrived.
-    """
     attempt: int
-    """
-    The attempt's number, from 1.
-    """
     cause: NotRequired[str | None]
-    """
-    Why it ended, or the first check that it missed, by name.
-    """
     client: int
-    """
-    The client's number, from 0.
-    """
     configured_ns: NotRequired[int | None]
-    """
-    The first data packet came back.
-    """
     due_ns: int
-    """
-    When it was due, ns.
-    """
     ended_ns: NotRequired[int | None]
-    """
-    It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
-    """
     keys_ns: NotRequired[int | None]
-    """
-    Both halves of the keys had arrived.
-    """
     local: NotRequired[str | None]
-    """
-    Local address and port.
-    """
     occasion: TunnelOccasion
-    """
-    Why it was made.
-    """
     peer_id: NotRequired[int | None]
-    """
-    The peer id that the server assigned.
-    """
     pushed_ns: NotRequired[int | None]
-    """
-    All pushed options had arrived.
-    """
     sent_ns: NotRequired[int | None]
-    """
-    Its first reset was sent.
-    """
     server: str
-    """
-    The server's address and port.
-    """
     tls_ns: NotRequired[int | None]
-    """
-    The TLS handshake was done.
-    """
 
 
 class TunnelClientReport(TypedDict):
-    """
-    One client: its state, and the time of each step of its first successful attempt, else of its last one. Every
-    `*_ns` is a time since `due_ns`.
-    """
-
     addresses: list[str]
-    """
-    Addresses assigned to it.
-    """
     answered_ns: NotRequired[int | None]
-    """
-    The first response to it arrived.
-    """
     attempts: int
-    """
-    Attempts, the first included.
-    """
     cause: NotRequired[str | None]
-    """
-    Why it failed, or the first check that it missed, by name.
-    """
     cipher: NotRequired[str | None]
-    """
-    Its data cipher.
-    """
     client: int
-    """
-    Its number, from 0.
-    """
     configured_ns: NotRequired[int | None]
-    """
-    The first data packet came back.
-    """
     due_ns: int
-    """
-    When the attempt was due, ns.
-    """
     ended_ns: NotRequired[int | None]
-    """
-    Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
-    left.
-    """
     first_due_ns: int
-    """
-    When its first attempt was due, ns.
-    """
     heard_ns: NotRequired[int | None]
-    """
-    The last packet of its server arrived.
-    """
     inside: dict[str, int]
-    """
-    Pings or datagrams sent and received through the tunnel.
-    """
     keys_ns: NotRequired[int | None]
-    """
-    Both halves of the keys had arrived.
-    """
     local: NotRequired[str | None]
-    """
-    Local address and port.
-    """
     peer_id: NotRequired[int | None]
-    """
-    The peer id that the server assigned.
-    """
     pushed_ns: NotRequired[int | None]
-    """
-    All pushed options had arrived.
-    """
     retransmits: int
-    """
-    Control packets that were retransmitted.
-    """
     sent_ns: NotRequired[int | None]
-    """
-    Its first reset was sent.
-    """
     state: TunnelState
-    """
-    Its end state.
-    """
     tls_ns: NotRequired[int | None]
-    """
-    The TLS handshake was done.
-    """
 
 
 class TunnelReport(TypedDict):
-    """
-    The report of a fleet.
-    """
-
     attempts: NotRequired[list[TunnelAttemptReport]]
-    """
-    One row per attempt, by client and number; for a client with very many, the first one and the latest.
-    """
     clients: list[TunnelClientReport]
-    """
-    One row per client.
-    """
     ignored_options: list[str]
-    """
-    Options of the profile that have no meaning for a fleet, with their lines: `line 12: persist-tun`.
-    """
     memory_bytes: NotRequired[int | None]
-    """
-    Peak of the agent's resident memory minus its memory before the fleet was created, bytes.
-    """
     packet_sizes: NotRequired[TunnelPacketSizes | None]
-    """
-    Packet sizes that pass the tunnel of a client that lost most of its load, if only short ones pass.
-    """
 
 
 class Hello(TypedDict):
-    """
-    The first line: the agent's identity and capabilities.
-    """
-
     agent_version: str
-    """
-    The agent's own version.
-    """
     build_profile: NotRequired[str | None]
-    """
-    The Cargo profile that built the agent, `release` where it is one for measurements; absent from older
-    agents.
-    """
     capabilities: list[Capability]
-    """
-    The features that work on this host, and the reason for each one that does not.
-    """
     host: HostFacts
-    """
-    The host's fingerprint.
-    """
     pid: int
-    """
-    The agent's process id on its host.
-    """
     protocol: int
-    """
-    The contract's version that the agent speaks.
-    """
     t_ns: int
-    """
-    When the line was written, ns.
-    """
     type: Literal["hello"]
 
 
 class NetworkReply(TypedDict):
-    """
-    The response to `inspect`.
-    """
-
     id: int
-    """
-    The id of the command.
-    """
     t_ns: int
-    """
-    When the network was read, ns.
-    """
     type: Literal["network"]
     view: NetworkView
-    """
-    Addresses and routes.
-    """
 
 
 class Samples(TypedDict):
-    """
-    Requests and transactions of a scenario that have ended, if the workload asks for them. Batches of a task have
-    at most 2000 rows each, and come in no order of time among its threads.
-    """
-
     samples: SampleBatch
-    """
-    The batch.
-    """
     t_ns: int
-    """
-    When the batch was closed, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["samples"]
 
 
 class MachineSample(TypedDict):
-    """
-    CPUs, memory, pressure.
-    """
-
     clocks: NotRequired[list[ClockSample] | None]
-    """
-    Clock speed and thermal throttling of each CPU that reports one of them. Read once a second; absent in the
-    samples between.
-    """
     context_switches: NotRequired[int | None]
-    """
-    Context switches of all CPUs since boot.
-    """
     cpus: list[CpuSample]
-    """
-    One row per online CPU.
-    """
     disks: NotRequired[list[DiskSample] | None]
-    """
-    One row per disk that has been used. Read once a second; absent in the samples between, and if the kernel does
-    not report them.
-    """
     interrupts: NotRequired[int | None]
-    """
-    Hardware interrupts of all CPUs since boot.
-    """
     memory: MemorySample
-    """
-    Memory.
-    """
     pressure: Pressure
-    """
-    Pressure stall information, read once a second; absent in the samples between, and if the kernel does not keep
-    it.
-    """
     softnet: list[SoftnetSample]
-    """
-    One row per CPU of /proc/net/softnet_stat.
-    """
 
 
 class Observation(TypedDict):
-    """
-    One sample of a host.
-    """
-
     cgroup: NotRequired[CgroupSample | None]
-    """
-    The agent's cgroup: the CPU time of all processes of this host.
-    """
     machine: NotRequired[MachineSample | None]
-    """
-    Resources that all hosts on the machine share.
-    """
     network: NetworkSample
-    """
-    The host's own network counters.
-    """
     observer_cpu_s: float
-    """
-    CPU time that this host's observer has used since it began, s: the cost of observing.
-    """
     processes: list[ProcessSample]
-    """
-    The agent, every process that it started, and the processes that `observe` named.
-    """
     quota: NotRequired[QuotaSample | None]
-    """
-    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
-    between, and where there is none.
-    """
     soaker: NotRequired[list[SoakerSample] | None]
-    """
-    One row per CPU while `observe` asks for the soaker.
-    """
     t_ns: int
-    """
-    When the sample was begun, ns.
-    """
     trial: NotRequired[str | None]
-    """
-    The trial that the control plane named.
-    """
 
 
 class Outcome(TypedDict):
-    """
-    The figures of one task.
-    """
-
     counts: Counts
-    """
-    The kind's own counters.
-    """
     crypto: NotRequired[list[CryptoReport] | None]
-    """
-    The figures of `crypto`.
-    """
     error_examples: dict[str, str]
-    """
-    The message of the first failure of each name, if it says more than the name.
-    """
     errors: dict[str, int]
-    """
-    Failed operations by name, the server's as `peer_*`; each is counted under exactly one name.
-    """
     flows: list[FlowReport]
-    """
-    One row per flow; http reports one per thread.
-    """
     generator: LoadReport
-    """
-    The cost of generating on this host.
-    """
     histograms: list[HistogramReport]
-    """
-    Whole-task histograms: `latency` (from due), `service` (from sent), `late` (from when it was due and could be
-    sent, to sent), each also as `warmup_*` for operations due in the warm-up. For HTTP also its phases: `dns`,
-    `connect`, `tls_full` and `tls_resumed` per connection, `first_byte` (from sent to the response's first byte)
-    and `transfer` (from there to its last) per request, and `kernel_wait` (from the kernel's timestamp on
-    received bytes to the read) for a sample.
-    """
     receiver: NotRequired[LoadReport | None]
-    """
-    The cost of answering on the server, if the server reported it.
-    """
     scenario: NotRequired[ScenarioReport | None]
-    """
-    The figures of a scenario.
-    """
     tunnel: NotRequired[TunnelReport | None]
-    """
-    A fleet's clients.
-    """
 
 
 class ScenarioProgress(TypedDict):
-    """
-    The figures of a scenario while it runs.
-    """
-
     labels: list[LabelProgress]
-    """
-    One row per label that had an event in the interval, or that has distributions.
-    """
     populations: list[PopulationProgress]
-    """
-    One row per population.
-    """
     so_far: NotRequired[ScenarioReport | None]
-    """
-    The figures since the beginning, without the slowest requests; absent in most events.
-    """
 
 
 class Progress(TypedDict):
-    """
-    The counters of a measuring task's flows so far.
-    """
-
     flows: list[FlowProgress]
-    """
-    Cumulative counters since the task began.
-    """
     histograms: list[HistogramReport]
-    """
-    Histograms of this interval only.
-    """
     scenario: NotRequired[ScenarioProgress | None]
-    """
-    The transactions, requests and users of a scenario.
-    """
     side: Side
-    """
-    The side that counted.
-    """
     standing: NotRequired[Standing | None]
-    """
-    The state of the load, about once a second, for the kinds of load that report it.
-    """
     t_ns: int
-    """
-    When the counters were read, ns, on this agent's clock even if the peer counted.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["progress"]
 
 
 class Finished(TypedDict):
-    """
-    A measuring task ended by itself or was stopped; its figures are complete.
-    """
-
     outcome: Outcome
-    """
-    Its figures.
-    """
     t_ns: int
-    """
-    When, ns.
-    """
     task: str
-    """
-    The task.
-    """
     trial: str
-    """
-    The task's trial.
-    """
     type: Literal["finished"]
 
 
 class ObservationEvent(TypedDict):
-    """
-    A sample of the host.
-    """
-
     cgroup: NotRequired[CgroupSample | None]
-    """
-    The agent's cgroup: the CPU time of all processes of this host.
-    """
     machine: NotRequired[MachineSample | None]
-    """
-    Resources that all hosts on the machine share.
-    """
     network: NetworkSample
-    """
-    The host's own network counters.
-    """
     observer_cpu_s: float
-    """
-    CPU time that this host's observer has used since it began, s: the cost of observing.
-    """
     processes: list[ProcessSample]
-    """
-    The agent, every process that it started, and the processes that `observe` named.
-    """
     quota: NotRequired[QuotaSample | None]
-    """
-    A CPU quota above this host's own group, as a container has. Read once a second; absent in the samples
-    between, and where there is none.
-    """
     soaker: NotRequired[list[SoakerSample] | None]
-    """
-    One row per CPU while `observe` asks for the soaker.
-    """
     t_ns: int
-    """
-    When the sample was begun, ns.
-    """
     trial: NotRequired[str | None]
-    """
-    The trial that the control plane named.
-    """
     type: Literal["observation"]
 
 
@@ -3339,15 +1031,8 @@ Event: TypeAlias = (
     | Profiled
     | Emulated
 )
-"""
-One line on an agent's stdout.
-"""
 
 
 class JournalRecords(TypedDict):
-    """
-    What the lines of a journal hold that came from agents.
-    """
-
     event: NotRequired[Event]
     count_name: NotRequired[CountName]
