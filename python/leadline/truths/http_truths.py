@@ -142,9 +142,8 @@ def read_starved(account: Account, load: HttpLoad) -> Mapping[str, Value]:
     at_server_s = sum(account.took_s) + sum(account.late_s)
     share = at_server_s / (account.answered_s[-1] - account.arrived_s[0]) / load.connections
     if share > _HALF:
-        raise NotDecided(
-            f"requests were at the server for {quantities.rounded_share(share)} of their time: it may be the limit as well"
-        )
+        at_server = quantities.rounded_share(share)
+        raise NotDecided(f"requests were at the server for {at_server} of their time: it may be the limit as well")
     return {**read_rate(account), "limited_by": "generator"}
 
 
