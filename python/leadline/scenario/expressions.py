@@ -321,9 +321,11 @@ class _Parser:
 
 
 def _number(text: str) -> int | float:
-    text = text.rstrip("LlGgFfDd") if not text.lower().startswith("0x") else text
     if len(text) > LONGEST_NUMBER:
         raise ExpressionError(f"a number of {len(text)} characters is too long")
+    if text[:2].lower() == "0x":
+        return int(text.rstrip("LlGg"), 16)
+    text = text.rstrip("LlGgFfDd")
     return int(text) if text.isdecimal() else float(text)
 
 
@@ -388,7 +390,7 @@ _MOST_UNCLOSED = 64
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TOKEN = re.compile(
     r"(?P<blank>\s+|//[^\n]*|/\*.*?\*/)"
-    r"|(?P<number>0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[LlGgFfDd]?)"
+    r"|(?P<number>0[xX][0-9a-fA-F]+[LlGg]?|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[LlGgFfDd]?)"
     r"|(?P<string>\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')"
     r"|(?P<name>[A-Za-z_$][\w$]*)"
     r"|(?P<operator>===|!==|==~|=~|==|!=|<=|>=|&&|\|\||\?\.|\?:|\+\+|--|\+=|-=|[-+*/%<>!?:.,()\[\]{};=])",

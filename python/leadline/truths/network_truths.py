@@ -74,8 +74,8 @@ def read_link(payload_bytes: int, header_bytes: int, rate_bps: int, readings: Se
     goodput_bps = 8 * (size - packets * header_bytes) / seconds
     link_bps = rate_bps * payload_bytes / (payload_bytes + header_bytes)
     if goodput_bps < _FULL * link_bps:
-        full = quantities.rounded_share(goodput_bps / link_bps)
-        raise NotDecided(f"the link was full for {full} of the time: the sender had no CPU")
+        busy = quantities.rounded_share(goodput_bps / link_bps)
+        raise NotDecided(f"the link was full for {busy} of the time: the sender had no CPU")
     return {"throughput_bps": goodput_bps, "limited_by": "link"}
 
 

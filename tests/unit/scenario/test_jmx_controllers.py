@@ -183,6 +183,12 @@ def test_parallel_requests_begin_after_the_waits_that_all_have() -> None:
     assert any("begin together" in item.why for item in conversion.items)
 
 
+def test_times_of_calculators_are_whole_microseconds() -> None:
+    values: dict[str, Any] = {"RandomTimer__range": "117.60000000000001", "ConstantTimer__delay": "235.5"}
+    document, _ = converted(group(get("/a", element("UniformRandomTimer", **values))))
+    assert document["http"]["waits"] == {"uniform": ["0s", "117.6ms"], "plus": "235.5ms"}
+
+
 @pytest.mark.parametrize("kind", ["JSR223Listener", "BeanShellListener", "BSFListener"])
 def test_listeners_that_are_scripts_run_after_each_request(kind: str) -> None:
     listener = element(kind, "l", script="vars.put('code', prev.getResponseCode())", scriptLanguage="groovy")

@@ -32,6 +32,7 @@ def test_variables_are_global_and_functions_have_native_forms() -> None:
         ("${__urlencode(${a})}", "${url_encode(a)}"),
         ("${__intSum(1,${a})}", "${1 + a}"),
         ("${__digest(MD5,${a},,,)}", "${md5(a)}"),
+        ("${__groovy(0x3e8 + 0XffL)}", "${1000 + 255}"),
         ("${__P(x)}", "${param('x', '1')}"),
         ("${__unescape(a\\tb\\u0041)}", "a\tbA"),
         ("${__char(65,0x42,103)}", "ABg"),

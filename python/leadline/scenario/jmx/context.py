@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from leadline.scenario.conversion import Conversion, Made
@@ -228,7 +229,10 @@ class Context:
 def _plain_time(text: str, unit: str) -> str:
     if unit == "ms" and re.fullmatch(r"\d{1,15}", text) and int(text) % 1000 == 0:
         return f"{int(text) // 1000}s"
-    return f"{text}{unit}"
+    # Calculators write 117.60000000000001; native durations are whole microseconds.
+    places = {"ms": 3, "s": 6}[unit]
+    exact = Decimal(text).quantize(Decimal(1).scaleb(-places))
+    return f"{exact.normalize():f}{unit}" if Decimal(text) != exact else f"{text}{unit}"
 
 
 def made(element: Element, **entries: Any) -> Made:
