@@ -2,16 +2,14 @@
 chooses.
 
 Owns the records of each trial and the verdict on the search. A `SearchTarget` is the load whose rate is searched; its
-kind of test provides it. The search is synchronous: it runs in its own thread and passes each trial to the event
-loop, which talks to the agents.
+kind of test provides it. `rate_search` has the course of a search.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,24 +24,22 @@ from leadline.analysis.searches import (
     disturbed_trials,
     doubt_by_ending,
 )
-from leadline.errors import LeadlineError
+from leadline.errors import Interrupted, LeadlineError
 from leadline.plan import BaseTest
 from leadline.quantities import rate_in_full
-from leadline.trial.capacity_search import Ending, Limits, SearchResult, Stopped
+from leadline.trial.capacity_search import Ending, SearchResult
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import Observer
-from leadline.trial.search_thread import search_in_thread
+from leadline.trial.rate_search import RateSearch, RateTarget
 from leadline.trial.single import Single, measure
 from leadline.trial.workloads import LoadWorkload
 
 Watching = Callable[[], AbstractContextManager[tuple[Observer, ...]]]
 """Callbacks while one trial runs."""
 
-_CLOSED_LOOP_MS = 1000
 
-
-class SearchTarget(Protocol):
+class SearchTarget(RateTarget, Protocol):
     """A load whose highest rate is searched, and its conditions."""
 
     @property
@@ -69,26 +65,11 @@ class SearchTarget(Protocol):
     def reference(self) -> str:
         """The name of the figure for the load without a rate, such as `closed_loop_per_s`."""
 
-    def limits(self, reached_per_s: float) -> Limits:
-        """The range and duration of the search, given the rate that was reached without a rate."""
-
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate for this time, or without a rate; a separate case."""
 
-    def reached_per_s(self, result: TestResult) -> float | None:
-        """The rate that the load reached without a rate; None if it reached nothing."""
-
     def rest_s(self, result: TestResult) -> float:
         """The pause that the server needs before the next trial."""
-
-    def failure_message(self, result: TestResult) -> str:
-        """The error message if the load without a rate reached nothing."""
-
-    def initial_result(self, result: TestResult) -> SearchResult | None:
-        """The result of the search if the load without a rate already decides it, else None."""
-
-    def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
-        """Judge the result of a trial."""
 
     def validity(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
         """The verdict on the whole search; `error` is set if a trial was aborted."""
@@ -143,10 +124,8 @@ class Search:
     on_trial: Callable[[Trial], None] = lambda _: None
     """Called after each trial."""
     watching: Watching = lambda: nullcontext(())
-    _trials: list[Trial] = field(default_factory=list)
     _begun: int = 0
     _rest_s: float = 0.0
-    _error: str | None = None
 
     async def run(self) -> Answer:
         """Search until the bounds are close, the budget is used up, or the user interrupts.
@@ -168,41 +147,21 @@ class Search:
         return replace(answer, unwritten=event_log.record_end("run-end", unwritten, status=status))
 
     async def _search(self) -> Answer:
-        first = await self._measure(None, None)
-        reached = self.search_target.reached_per_s(first)
-        if self.interrupt.asked.is_set():
-            return self._answer(SearchResult(Ending.INTERRUPTED, None, None, None), first)
-        if not reached:
-            raise LeadlineError(self.search_target.failure_message(first))
-        known = self.search_target.initial_result(first)
-        if known is not None:
-            return self._answer(known, first)
-        loop = asyncio.get_running_loop()
-
-        def take(rate_per_s: float, duration_s: float) -> Trial:
-            return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
-
-        found = await search_in_thread(take, self.search_target.limits(reached))
-        return self._answer(found, first)
-
-    async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
-        await self.interrupt.pause(self._rest_s)
-        if self.interrupt.asked.is_set():
-            raise Stopped(Ending.INTERRUPTED)
-        try:
-            result = await self._measure(rate_per_s, duration_s)
-        except LeadlineError as error:
-            self._error = str(error)
-            raise Stopped(Ending.FAILED) from error
-        if self.interrupt.asked.is_set():
-            raise Stopped(Ending.INTERRUPTED)
-        trial = self.search_target.judge(result, rate_per_s, duration_s)
-        self._trials.append(trial)
-        self.on_trial(trial)
-        return trial
+        target = self.search_target
+        search = RateSearch(target, self._measure, self.interrupt, self.on_trial)
+        found, error = await search.run(), None if search.error is None else str(search.error)
+        assert search.first is not None, "a search begins with the load without a rate"
+        judged = target.validity(found, search.trials, error)
+        validity = replace(judged, notes=(*machine_rules.notes(), *judged.notes))
+        reference = Metric(search.reached_per_s, "1/s")
+        return Answer(found, search.first, reference, target.reference, tuple(search.trials), validity, error)
 
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
         """One measurement; it is a case of its own in the folder."""
+        if self._begun:
+            await self.interrupt.pause(self._rest_s)
+            if self.interrupt.asked.is_set():
+                raise Interrupted("stopped by the user")
         self._begun += 1
         single = replace(self.search_target.single(f"c{self._begun:02}", rate_per_s, steady_s), logs=self.logs)
         entries: list[dict[str, Any]] = []
@@ -210,12 +169,6 @@ class Search:
             result = await measure(single, entries, self.sink, self.interrupt, observers)
         self._rest_s = self.search_target.rest_s(result)
         return result
-
-    def _answer(self, found: SearchResult, first: TestResult) -> Answer:
-        judged = self.search_target.validity(found, self._trials, self._error)
-        validity = replace(judged, notes=(*machine_rules.notes(), *judged.notes))
-        reference = Metric(self.search_target.reached_per_s(first), "1/s")
-        return Answer(found, first, reference, self.search_target.reference, tuple(self._trials), validity, self._error)
 
 
 def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:
