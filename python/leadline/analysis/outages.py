@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline import quantities
+from leadline.analysis.flows import Curve, Flow
 from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.model import Reason, Verdict, Window
 from leadline.analysis.test_data import HostSample
@@ -32,7 +33,10 @@ CONSEQUENCES = frozenset(
 """Reasons that an outage brings about. Their advice would lead away from it."""
 
 _LEAST_SHARE = 0.1
-"""Of the bytes of the host's busiest interface: what an interface that is out has carried, if the load used it."""
+"""Of the bytes of the host's busiest interface, and of those that the load's flows delivered: what an interface that is
+out has carried, if the load used it."""
+_LEAST_BYTES = 64
+"""Of an answer or a datagram, whatever it says, with its headers."""
 _LOOPBACK = "lo"
 _NS_PER_S = 1e9
 _REPORTED_WITHIN_NS = 1_500_000_000
@@ -64,10 +68,14 @@ class Outage:
 
 
 def outages(
-    changes: Iterable[LinkChange], samples: Mapping[str, Sequence[HostSample]], window: Window | None
+    changes: Iterable[LinkChange],
+    samples: Mapping[str, Sequence[HostSample]],
+    window: Window | None,
+    flows: Sequence[Flow] = (),
 ) -> list[Outage]:
-    """The outages while the load ran, the earliest first. Both ends of a cable notice one: the end that was set down is
-    named before the one that lost its carrier."""
+    """The outages while the load of these flows ran, the earliest first: of interfaces that may have carried it. A load
+    over loopback leaves the others idle, and what containers on its host bring up and down is none of it. Both ends of
+    a cable notice one: the end that was set down is named before the one that lost its carrier."""
     if window is None:
         return []
     by_link: dict[tuple[str, str], list[LinkChange]] = {}
@@ -76,7 +84,7 @@ def outages(
     found = [
         cut
         for (host, name), of_link in by_link.items()
-        if _carried_load(samples.get(host, ()), name)
+        if _carried_load(samples.get(host, ()), name, _delivered_bytes(flows, host))
         for outage in _of_link(of_link)
         if (cut := outage.cut_to(window.first_start_ns, window.last_end_ns)) is not None
     ]
@@ -112,7 +120,7 @@ def error_notes(samples: Mapping[str, Sequence[HostSample]]) -> Iterator[Reason]
                 counted.setdefault(use.name, []).append(use.errors)
         for name, errors in counted.items():
             received, sent = (max(column) - min(column) for column in zip(*errors, strict=True))
-            if received + sent > 0 and name != _LOOPBACK and _carried_load(of_host, name):
+            if received + sent > 0 and name != _LOOPBACK and _carried_load(of_host, name, 0.0):
                 text = f"{name} of {host} counted {received:,} errors of receiving and {sent:,} of sending meanwhile"
                 text += f" (`ethtool -S {name}`): see its cable, its port and its driver"
                 yield Reason(INTERFACE_ERRORS, text)
@@ -190,8 +198,24 @@ def _has_lost(before: LinkChange, after: LinkChange) -> bool:
     )
 
 
-def _carried_load(samples: Sequence[HostSample], name: str) -> bool:
-    """Whether an interface carried a part of its host's packets that a load leaves."""
+def _delivered_bytes(flows: Sequence[Flow], host: str) -> float:
+    """What a host's flows delivered, at least; of a host without flows, as a gateway, what all did."""
+    own = [flow for flow in flows if flow.key.host == host] or flows
+    return sum(
+        max(
+            _last(flow.delivered_bytes),
+            _LEAST_BYTES * _last(flow.delivered_units),
+        )
+        for flow in own
+    )
+
+
+def _last(curve: Curve | None) -> float:
+    return 0.0 if curve is None or not len(curve.values) else float(curve.values[-1])
+
+
+def _carried_load(samples: Sequence[HostSample], name: str, delivered_bytes: float) -> bool:
+    """Whether an interface carried a part of its host's packets that a load leaves, and of what the load delivered."""
     carried: dict[str, int] = {}
     first: dict[str, int] = {}
     for sample in samples:
@@ -200,4 +224,4 @@ def _carried_load(samples: Sequence[HostSample], name: str) -> bool:
             begin = first.setdefault(use.name, count)
             carried[use.name] = max(carried.get(use.name, 0), count - begin)
     busiest = max((count for one, count in carried.items() if one != _LOOPBACK), default=0)
-    return busiest > 0 and carried.get(name, 0) >= _LEAST_SHARE * busiest
+    return busiest > 0 and carried.get(name, 0) >= _LEAST_SHARE * max(busiest, delivered_bytes)

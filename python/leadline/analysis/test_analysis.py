@@ -134,7 +134,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
         *unreadable_histograms.findings(figures, merged),
     ]
-    found = outages.outages(data.link_changes, data.samples, steady)
+    found = outages.outages(data.link_changes, data.samples, steady, flows)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judge = partial(
         validity.assess,
