@@ -65,10 +65,13 @@ def bounds_by_level(
     if widest is not None:
         low, high = (widest.low if low is None else low), (widest.high if high is None else high)
     value = of_rank(whole, share)[1]
-    below = (
-        None if low is None else value * math.exp(-math.hypot(math.log(value / max(1.0, min(low, value))), errors[0]))
-    )
-    above = None if high is None else value * math.exp(math.hypot(math.log(max(high, value) / value), errors[1]))
+    # Of times of 0, such as how late a load began, there is no logarithm.
+    least = max(1.0, value)
+    below = above = None
+    if low is not None:
+        below = min(value, least * math.exp(-math.hypot(math.log(least / max(1.0, min(low, least))), errors[0])))
+    if high is not None:
+        above = least * math.exp(math.hypot(math.log(max(high, least) / least), errors[1]))
     return Estimate(value, below, above, worth or 1.0)
 
 

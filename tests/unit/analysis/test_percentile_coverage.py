@@ -18,6 +18,7 @@ from made_loops import (
     drift,
     even,
     find_truths,
+    histogram_of,
     lognormal,
     make_figures,
     stalls,
@@ -25,6 +26,8 @@ from made_loops import (
     wander,
 )
 
+from leadline.analysis.level_bounds import bounds_by_level
+from leadline.analysis.metrics import Histograms
 from synthetic import contains
 
 full = pytest.mark.full_matrix
@@ -154,3 +157,15 @@ def test_level_that_a_test_never_reaches_is_not_in_its_intervals(length_s: int, 
     LOADS["rare level"] = Load(switch(1.4, 3.0, 1.5), lognormal(0.1))
     for truth, bounds in measure("rare level", length_s, 200):
         assert share([contains(low, high, truth) for low, high in bounds]) >= 1 - missed
+
+
+@pytest.mark.parametrize("seconds", [3, 12])
+def test_times_of_nothing_have_bounds(seconds: int) -> None:
+    """A load that began when it was due was late by 0; a few values of it may be more."""
+    second = histogram_of(np.array([0.0] * 95 + [2e-6] * 5))
+    whole = histogram_of(np.array(([0.0] * 95 + [2e-6] * 5) * seconds))
+    sample = Histograms({"late": whole}).sample("late")
+    for percentile in (0.5, 0.9, 0.99):
+        found = bounds_by_level(sample, percentile, [second] * seconds)
+        assert found is not None
+        assert (found.low is None or found.low <= found.value) and (found.high is None or found.high >= found.value)
