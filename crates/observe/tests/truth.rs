@@ -83,10 +83,9 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
         let process = &sample.processes[0];
         assert!(process.resident_bytes > 0);
         assert_eq!(process.scheduled_s, None, "one thread's time is not that of all");
-        let is_known = process.runnable_wait_s.is_some();
-        assert_eq!(
-            is_known,
-            process.voluntary_switches.is_some(),
+        // Of a thread that ends meanwhile there may be switches and no wait.
+        assert!(
+            process.runnable_wait_s.is_none() || process.voluntary_switches.is_some(),
             "the waits of all threads are read with their switches"
         );
         process.voluntary_switches
