@@ -107,6 +107,31 @@ def test_assertions_in_scope_of_a_script_are_listed() -> None:
     assert [item.what for item in conversion.items if "not applied" in item.why] == ["JSR223Sampler 's'"]
 
 
+@pytest.mark.parametrize(
+    ("text", "native"),
+    [
+        ("${__setProperty(p, ${v})};", [{"set": {"p": "${concat(' ', v)}"}, "shared": True}]),
+        (
+            'import org.apache.jmeter.util.JMeterUtils;\nJMeterUtils.setProperty("p", "x");\nprops.remove("p")',
+            [{"set": {"p": "x"}, "shared": True}, {"set": {"p": None}, "shared": True}],
+        ),
+        ('vars.put("a", JMeterUtils.getPropDefault("q", "z"))', [{"set": {"a": "${param('q', 'z')}"}}]),
+        ('vars.put("a", JMeterUtils.getProperty("q"))', [{"set": {"a": "${param('q', null)}"}}]),
+        ('log.info "a: " + vars.get("b")\nprintln x\nlog.info \'{}\', y\nvars.put("a", "1")', [{"set": {"a": "1"}}]),
+    ],
+)
+def test_properties_of_scripts_are_shared_variables_and_parameters(text: str, native: list[Any]) -> None:
+    (step,) = flow(get("/a", element("JSR223PostProcessor", "s", script=text, scriptLanguage="groovy")))
+    assert step["after"] == native
+
+
+def test_a_property_that_only_a_script_sets_is_read_where_functions_name_it() -> None:
+    sets = element("BeanShellPostProcessor", "s", script='JMeterUtils.setProperty("p", "x");')
+    first, second = flow(get("/a", sets), get("/${__P(p,y)}"))
+    assert first["after"] == [{"set": {"p": "x"}, "shared": True}]
+    assert second["get"] == "/${is_defined(p) ? p : 'y'}"
+
+
 def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
     script = element("JSR223PreProcessor", "sign", script="def mac = Mac.getInstance('x')", scriptLanguage="groovy")
     with pytest.raises(PlanError) as failure:
@@ -147,6 +172,9 @@ def test_a_script_in_a_file_becomes_steps_with_its_parameters() -> None:
         ("def d = new Date()\nvars.put('a', '' + d)", "a value of date"),
         ('vars.put("a", "$other")', "'$other' is not known"),
         ("vars.put('a', String.format('%.2f', 1.5))", "String.format('%.2f')"),
+        ("props.remove('p')", "the property p is removed, but nothing in the plan sets it"),
+        ("vars.put('a', JMeterUtils.getPropDefault('p', 5))", "whose default is no text"),
+        ("${__setProperty(p,x)} + 1", "the statement '${__setProperty(p,x)} + 1'"),
     ],
 )
 def test_a_script_with_more_than_that_is_refused_by_what_it_has(text: str, words: str) -> None:

@@ -51,7 +51,9 @@ def read_jmx(
     plan = read_tree(content, file)
     scripts = Scripts()
     found = re.findall(
-        rb"__setProperty\(\s*([\w.\-]+)|props\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)", content
+        rb"__setProperty\(\s*([\w.\-]+)"
+        rb"|(?:props|JMeterUtils)\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)",
+        content,
     )
     shared = frozenset(name.decode() for pair in found for name in pair if name)
     texts = Texts(scripts.expression, None, PurePath(file).name, shared)

@@ -133,6 +133,10 @@ class ScriptMeaning:
         target, _, method = name.rpartition(".")
         if target in ("vars", "props") and method in ("get", "getProperty", "getObject") and arguments:
             return self._read(target, arguments)
+        if target == "JMeterUtils" and method in ("getProperty", "getPropDefault") and arguments:
+            if not all(map(is_text, arguments)):
+                raise ExpressionError("a property whose default is no text is not known")
+            return self._read(target, arguments)
         if target == "vars" and method == "containsKey" and isinstance(arguments[0], Literal):
             return Call("is_defined", (Variable(str(arguments[0].value)),))
         if target.partition(".")[0] in self._local:

@@ -43,7 +43,7 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
         why = f"{error} ({language})"
         context.cannot(element, why)
         return [_place_for_lua(element, text, why)] if context.skips_scripts else []
-    if script.is_only_log and not script.steps:
+    if script.is_only_log and not script.steps and not context.texts.before:
         context.conversion.dropped(element.what, element.line, "it only logs" if text.strip() else "it is empty")
         return []
     context.finished(element)

@@ -125,6 +125,8 @@ class Scripts:
     ) -> None:
         if _LOG.match(statement) or _IMPORT.match(statement) or _IGNORED.match(statement):
             return
+        if statement.startswith("${__") and self._is_empty(statement):
+            return
         statement = _INCREMENT.sub(r"\1 = \1 \2 1", statement)
         statement = _COMPOUND.sub(r"\1 = \1 \2 ", statement)
         if (branch := _branch(statement)) is not None:
@@ -142,6 +144,12 @@ class Scripts:
             script.is_only_log = False
             steps += step
 
+    def _is_empty(self, statement: str) -> bool:
+        """Whether JMeter replaces a statement with nothing; what its functions do are steps before the script."""
+        assert self.texts is not None, "the texts are set when the plan is read"
+        parts = self.texts.template(statement)
+        return all(isinstance(part, str) and not part.strip(" ;") for part in parts)
+
     def _put_or_remove(self, statement: str, language: str, local: dict[str, Expression]) -> Steps | None:
         """The steps of `vars.put` and the like; None for another statement."""
         if (match := _PUT.match(statement)) is not None:
@@ -150,7 +158,12 @@ class Scripts:
                 name = self._constant(arguments[0], language, local)
                 return _put(match[1], name, self._value(arguments[1], language, local))
         if (match := _REMOVE.match(statement)) is not None:
-            return [{"set": {self._constant(_call_arguments(statement[match.end() - 1 :])[0], language, local): None}}]
+            name = self._constant(_call_arguments(statement[match.end() - 1 :])[0], language, local)
+            if match[1] == "vars":
+                return [{"set": {name: None}}]
+            if self.texts is None or name not in self.texts.shared:
+                raise CannotRun(f"the property {name} is removed, but nothing in the plan sets it")
+            return [{"set": {name: None}, "shared": True}]
         if (match := _INDEXED.match(statement)) is not None:
             return _put(match[1], match[2], self._value(statement[match.end() :], language, local))
         return None
@@ -220,7 +233,7 @@ class Scripts:
 def _put(kind: str, name: str, value: Expression) -> Steps:
     """A value that is put into a variable or a property; a property cannot have null, and keeps what it has."""
     step: dict[str, Any] = {"set": {name: show_template(merged((value,)))}}
-    if kind != "props":
+    if kind == "vars":
         return [step]
     step["shared"] = True
     source = name_if_null(value)
@@ -372,7 +385,11 @@ _IF = re.compile(r"(?:\}\s*)?(?:else\s+)?if\s*\(")
 _LANGUAGES = frozenset(
     {"groovy", "beanshell", "javascript", "jexl", "jexl2", "jexl3", "java", "bsh", "nashorn", "rhino"}
 )
-_LOG = re.compile(r"(?:log\s*\.\s*\w+|OUT\s*\.\s*print\w*|System\s*\.\s*(?:out|err)\s*\.\s*print\w*|print(?:ln)?)\s*\(")
+_LOG = re.compile(
+    r"(?:log\s*\.\s*\w+|OUT\s*\.\s*print\w*|System\s*\.\s*(?:out|err)\s*\.\s*print\w*|print(?:ln)?)"
+    r"(?:\s*\(|[ \t]+[\"'\w])"
+)
+"""A line that logs; Groovy needs no brackets around its text."""
 _IMPORT = re.compile(r"import\s|package\s")
 _IGNORED = re.compile(
     r"(?:SampleResult|prev)\s*\.\s*(?:setIgnore|setSampleLabel|setResponseMessage|setResponseMessageOK|setDataType|"
@@ -386,7 +403,7 @@ _COMPOUND = re.compile(r"^(\w+)\s*([-+*/])=\s*(?!=)")
 _UNDECIDED = Literal(None)
 """The value of a local variable that has none yet: its type is that of its first value."""
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=(?![=~])\s*")
-_PUT = re.compile(r"(vars|props)\s*\.\s*(?:put|putObject|setProperty)\s*\(")
-_REMOVE = re.compile(r"(?:vars|props)\s*\.\s*remove\s*\(")
+_PUT = re.compile(r"(vars|props|JMeterUtils)\s*\.\s*(?:put|putObject|setProperty)\s*\(")
+_REMOVE = re.compile(r"(vars|props)\s*\.\s*remove\s*\(")
 _INDEXED = re.compile(r"(vars|props)\s*(?:\[\s*[\"'])([^\"'\]]+)[\"']\s*\]\s*=(?!=)\s*")
 _SLEEP = re.compile(r"(?:Thread\s*\.\s*)?sleep\s*\(")

@@ -191,6 +191,8 @@ class Texts:
 
     def set_property(self, arguments: list[str]) -> str:
         """`__setProperty`: sets a shared variable; its text is empty."""
+        if self.literal(arguments, 2).lower() == "true":
+            raise CannotRun("__setProperty whose text is the value before has no native form")
         value = show_template(merged((self.argument(arguments, 1),)))
         self.before.append({"set": {self.literal(arguments, 0): value}, "shared": True})
         return ""
