@@ -23,6 +23,7 @@ from leadline.scenario.expressions import (
     show,
     show_template,
 )
+from leadline.scenario.jmx.script_statements import read_arguments, read_branch, read_statements, shorten
 from leadline.scenario.jmx.script_values import (
     NUMBER,
     WHOLE,
@@ -59,7 +60,7 @@ class Scripts:
     def expression(self, text: str, language: str) -> Expression:
         """The value of a script: of its last statement, or of those that return. Raises CannotRun."""
         with _bounded(text):
-            statements = _statements(text)
+            statements = read_statements(text)
             return self._returned(statements, language, {}) if statements else Literal("")
 
     def _returned(self, statements: list[str], language: str, local: dict[str, Expression]) -> Expression:
@@ -68,14 +69,14 @@ class Scripts:
             if _LOG.match(statement) or _IMPORT.match(statement):
                 continue
             is_last = index == len(statements) - 1
-            branch = _branch(statement)
+            branch = read_branch(statement)
             if branch is not None:
                 return self._chosen(branch, statements[index + 1 :], language, local)
             if is_last or statement.startswith("return"):
                 return self._value(re.sub(r"^return\b\s*", "", statement), language, local)
             match = _LOCAL.match(statement) or _ASSIGNED.match(statement)
             if match is None:
-                raise CannotRun(f"the statement '{_short(statement)}' has no native form")
+                raise CannotRun(f"the statement '{shorten(statement)}' has no native form")
             local[match[1]] = self._value(statement[match.end() :], language, local, keeps_objects=True)
             if _length(local[match[1]]) > LONGEST_VALUE:
                 raise CannotRun(f"the value of {match[1]} is too long for an expression")
@@ -86,11 +87,11 @@ class Scripts:
     ) -> Expression:
         """The value of an if, whose blocks return; without else, of what follows it."""
         condition, then, otherwise = branch
-        other = _statements(otherwise) if otherwise is not None else rest
+        other = read_statements(otherwise) if otherwise is not None else rest
         if otherwise is not None and rest:
-            raise CannotRun(f"the statement '{_short(rest[0])}' after an if has no native form")
+            raise CannotRun(f"the statement '{shorten(rest[0])}' after an if has no native form")
         values = (
-            self._returned(_statements(then), language, dict(local)),
+            self._returned(read_statements(then), language, dict(local)),
             self._returned(other, language, dict(local)),
         )
         return Call("if", (self._value(condition, language, local), *values))
@@ -113,7 +114,7 @@ class Scripts:
         return {"Parameters": self.texts.expression(text), "args": listed, "bsh": Call("object shell", (listed,))}
 
     def _block(self, text: str, language: str, local: dict[str, Expression], script: Script, steps: Steps) -> None:
-        for statement in _statements(text):
+        for statement in read_statements(text):
             self._statement(statement, language, local, script, steps)
             if steps and steps[-1].get("_rest"):
                 # What follows runs only if this did not throw.
@@ -129,7 +130,7 @@ class Scripts:
             return
         statement = _INCREMENT.sub(r"\1 = \1 \2 1", statement)
         statement = _COMPOUND.sub(r"\1 = \1 \2 ", statement)
-        if (branch := _branch(statement)) is not None:
+        if (branch := read_branch(statement)) is not None:
             condition, then, otherwise = branch
             made: dict[str, Any] = {"if": show(self._value(condition, language, local)), "then": []}
             self._branch_block(then, language, local, script, made["then"])
@@ -153,12 +154,12 @@ class Scripts:
     def _put_or_remove(self, statement: str, language: str, local: dict[str, Expression]) -> Steps | None:
         """The steps of `vars.put` and the like; None for another statement."""
         if (match := _PUT.match(statement)) is not None:
-            arguments = _call_arguments(statement[match.end() - 1 :])
+            arguments = read_arguments(statement[match.end() - 1 :])
             if len(arguments) == 2:
                 name = self._constant(arguments[0], language, local)
                 return _put(match[1], name, self._value(arguments[1], language, local))
         if (match := _REMOVE.match(statement)) is not None:
-            name = self._constant(_call_arguments(statement[match.end() - 1 :])[0], language, local)
+            name = self._constant(read_arguments(statement[match.end() - 1 :])[0], language, local)
             if match[1] == "vars":
                 return [{"set": {name: None}}]
             if self.texts is None or name not in self.texts.shared:
@@ -185,7 +186,7 @@ class Scripts:
         if (step := self._put_or_remove(statement, language, local)) is not None:
             return step
         if (match := _SLEEP.match(statement)) is not None:
-            time = self._value(_call_arguments(statement[match.end() - 1 :])[0], language, local)
+            time = self._value(read_arguments(statement[match.end() - 1 :])[0], language, local)
             return [{"wait": f"${{{show(time)}}}ms" if not isinstance(time, Literal) else f"{time.value}ms"}]
         if (match := _LOCAL.match(statement)) is not None or (match := _ASSIGNED.match(statement)) is not None:
             return self._assign(match[1], statement[match.end() :], language, local)
@@ -194,7 +195,7 @@ class Scripts:
             return [{"set": {f"{kind}_{match[1]}": None for kind in ("local", NUMBER, WHOLE)}}]
         if re.fullmatch(r"return\b.*|null|true|false", statement, re.S) and "(" not in statement:
             return None
-        raise CannotRun(f"the statement '{_short(statement)}' has no native form")
+        raise CannotRun(f"the statement '{shorten(statement)}' has no native form")
 
     def _assign(self, name: str, text: str, language: str, local: dict[str, Expression]) -> Steps:
         """A local variable is stored, so that a random value is computed once; an object stands for itself."""
@@ -214,7 +215,7 @@ class Scripts:
     def _constant(self, text: str, language: str, local: dict[str, Expression]) -> str:
         value = self._value(text, language, local)
         if not isinstance(value, Literal) or not isinstance(value.value, str) or not value.value:
-            raise CannotRun(f"the variable's name in '{_short(text)}' is not a constant")
+            raise CannotRun(f"the variable's name in '{shorten(text)}' is not a constant")
         return value.value
 
     def _value(
@@ -227,7 +228,7 @@ class Scripts:
         except CannotRun:
             raise
         except ExpressionError as error:
-            raise CannotRun(f"'{_short(text)}' has no native form: {error}") from None
+            raise CannotRun(f"'{shorten(text)}' has no native form: {error}") from None
 
 
 def _put(kind: str, name: str, value: Expression) -> Steps:
@@ -262,126 +263,6 @@ def _length(tree: Expression) -> int:
     return len(tree.value) if isinstance(tree, Literal) and isinstance(tree.value, str) else 1
 
 
-def _statements(text: str) -> list[str]:
-    """The statements of a text, without comments; a block in braces belongs to its statement."""
-    found, current, depth, position, quote = [], "", 0, 0, ""
-    text = text.replace("\r\n", "\n")
-    while position < len(text):
-        character = text[position]
-        if quote:
-            current += character
-            if character == "\\":
-                current += text[position + 1 : position + 2]
-                position += 1
-            elif character == quote:
-                quote = ""
-        elif text.startswith("//", position):
-            end = text.find("\n", position)
-            position = len(text) if end < 0 else end
-            continue
-        elif text.startswith("/*", position):
-            end = text.find("*/", position)
-            position = len(text) if end < 0 else end + 2
-            continue
-        elif character in "\"'":
-            quote, current = character, current + character
-        elif character in ";\n" and depth == 0 and not (character == "\n" and _goes_on(current, text, position)):
-            found.append(current.strip())
-            current = ""
-        else:
-            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
-            current += character
-        position += 1
-    return [one for one in (*found, current.strip()) if one]
-
-
-def _goes_on(current: str, text: str, position: int) -> bool:
-    """Whether a statement continues in the line after a position. Its cost grows with the text, not with its square."""
-    before = current.strip()
-    if not before or (before.endswith(_OPEN_ENDS) and not before.endswith(("++", "--"))):
-        return True
-    if (after := _CONTINUED.match(text, position)) is not None:
-        return after[1] != "{" or _BEGINS_BRANCH.match(before) is not None or _ELSE.search(before[-5:]) is not None
-    return before.endswith(")") and _IF.match(before) is not None
-
-
-def _branch(statement: str) -> tuple[str, str, str | None] | None:
-    """Condition, block and other block of `if (...) ... else ...`; None for another statement."""
-    match = re.match(r"if\s*\(", statement)
-    if match is None:
-        return None
-    end = _closed(statement, match.end() - 1)
-    condition, rest = statement[match.end() : end], statement[end + 1 :].strip()
-    then, rest = _one_block(rest)
-    match = re.match(r"\s*;?\s*else\b", rest)
-    if match is None:
-        if rest.strip(" ;\n"):
-            raise CannotRun(f"the statement '{_short(rest)}' has no native form")
-        return condition, then, None
-    return condition, then, _one_block(rest[match.end() :].strip(), whole=True)[0]
-
-
-def _one_block(text: str, *, whole: bool = False) -> tuple[str, str]:
-    """The inside of a block in braces or a single statement, and what follows it."""
-    if text.startswith("{"):
-        end = _closed(text, 0)
-        return text[1:end], text[end + 1 :]
-    if whole:
-        return text, ""
-    head, separator, rest = text.partition("else") if re.search(r"\belse\b", text) else (text, "", "")
-    return head, separator + rest
-
-
-def _closed(text: str, start: int) -> int:
-    """The position of the bracket that closes the one at `start`. Raises CannotRun."""
-    depth, quote, position = 0, "", start
-    while position < len(text):
-        character = text[position]
-        if quote:
-            position += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        else:
-            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
-            if depth == 0:
-                return position
-        position += 1
-    raise CannotRun("a bracket is not closed")
-
-
-def _call_arguments(text: str) -> list[str]:
-    """The arguments of a call that begins with its bracket; the statement must end with it. Raises CannotRun."""
-    end = _closed(text, 0)
-    if text[end + 1 :].strip(" ;\n"):
-        raise CannotRun(f"'{_short(text)}' has no native form")
-    found, current, depth, quote = [], "", 0, ""
-    inner = text[1:end]
-    for position, character in enumerate(inner):
-        if quote:
-            quote = "" if character == quote and inner[position - 1 : position] != "\\" else quote
-        elif character in "\"'":
-            quote = character
-        else:
-            depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
-        if character == "," and depth == 0 and not quote:
-            found.append(current)
-            current = ""
-        else:
-            current += character
-    return [*found, current]
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else line[:57] + "..."
-
-
-_OPEN_ENDS = ("&&", "||", *"-+*/=,?:<>(")
-_CONTINUED = re.compile(r"\s*(else\b|\.|\?|:|&&|\|\||[{])")
-_BEGINS_BRANCH = re.compile(r"(?:if|else)\b")
-_ELSE = re.compile(r"\belse$")
-_IF = re.compile(r"(?:\}\s*)?(?:else\s+)?if\s*\(")
 _LANGUAGES = frozenset(
     {"groovy", "beanshell", "javascript", "jexl", "jexl2", "jexl3", "java", "bsh", "nashorn", "rhino"}
 )
