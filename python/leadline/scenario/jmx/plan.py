@@ -273,7 +273,7 @@ class _Walk:
         return None
 
     def _within(self, element: Element, scope: Scope) -> tuple[Scope, Steps, Steps]:
-        """A sampler's scope, the steps before it, and those after it."""
+        """A sampler's scope, the steps before it, and those after it; scripts that are checks are left to it."""
         context = self._context
         context.texts.sampler = None if "${" in element.name else element.name
         self._disabled(element)
@@ -287,10 +287,18 @@ class _Walk:
             before += self._processor(one)
         after: Steps = []
         for one in inner.of(*scripted.POST):
-            after += self._processor(one)
+            after += [] if scripted.is_check(one) else self._processor(one)
         for one in inner.of(*scripted.ASSERTIONS, *scripted.LISTENERS):
-            after += scripted.script_steps(context, one)
+            after += [] if scripted.is_check(one) else scripted.script_steps(context, one)
         return inner, before, after
+
+    def _scripted_checks(self, scope: Scope, after: Steps, checks: Steps) -> None:
+        """Add the checks that scripts are; what stands in the place of one that is refused is a step."""
+        for one in scope.of(*scripted.POST, *scripted.ASSERTIONS):
+            if scripted.is_check(one):
+                found, instead = scripted.checks(self._context, one, after, checks)
+                checks += found
+                after += instead
 
     def _processor(self, element: Element) -> Steps:
         if element.kind == "UserParameters":
@@ -319,6 +327,7 @@ class _Walk:
         checks = [check for one in inner.of(*answers.ASSERTIONS) for check in answers.checks(context, one)]
         after = [*context.needed_after(), *after]
         before = [*before, *context.needed_before()]
+        self._scripted_checks(inner, after, checks)
         timers = waits(context, inner.of(*TIMERS))
         for key, value in (("before", before), ("extract", extract), ("check", checks), ("after", after)):
             if value:
@@ -353,7 +362,7 @@ class _Walk:
             own = []
         if scripted.is_ignored(element):
             return own
-        if scope.of(*answers.ASSERTIONS):
+        if scope.of(*answers.ASSERTIONS) or any(map(scripted.is_check, scope.of(*scripted.POST, *scripted.ASSERTIONS))):
             why = "the assertions in its scope are not applied to it: it has no answer"
             context.conversion.changed(element.what, element.line, why)
         found = made(element, transaction=context.label(element) or element.kind)

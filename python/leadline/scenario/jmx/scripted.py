@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from leadline.scenario.expressions import Call, Literal, show
+from leadline.scenario.expressions import Call, Expression, Literal, show
+from leadline.scenario.jmx import script_checks
 from leadline.scenario.jmx.context import Context, made
 from leadline.scenario.jmx.texts import CannotRun
 from leadline.scenario.jmx.tree import Element
@@ -23,32 +24,93 @@ POST = ("JSR223PostProcessor", "BSFPostProcessor", "BeanShellPostProcessor", "Re
 LISTENERS = ("JSR223Listener", "BSFListener", "BeanShellListener")
 """Those of results, which may set variables."""
 ASSERTIONS = ("JSR223Assertion", "BSFAssertion", "BeanShellAssertion")
+_IN_ASSERTIONS: dict[str, Expression] = {"SampleResult": Call("object result")}
+_IN_BEANSHELL: dict[str, Expression] = {"ResponseCode": Call("last_status"), "ResponseData": Call("last_body")}
+"""The names that assertions in BeanShell have beside those."""
 
 
 def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
     """The steps of a script element."""
-    text = element.text(SCRIPTED[element.kind]) or element.text("script")
-    prefix = element.kind if "BeanShell" in element.kind else ""
-    file = (element.text("filename") or element.text(f"{prefix}.filename")).strip()
-    language = "beanshell" if prefix else element.text("scriptLanguage", "groovy").strip().lower() or "groovy"
-    for name in ("resetInterpreter", "cacheKey", f"{prefix}.resetInterpreter"):
-        element.text(name)
-    parameters = element.text("parameters") or element.text(f"{prefix}.parameters")
+    text, language, parameters = _read(element)
     try:
-        if file:
-            text = _text_of_file(context, file)
+        text = _given_text(context, element, text)
         script = context.scripts.body(text, language, parameters)
     except CannotRun as error:
-        context.texts.before.clear()
-        why = f"{error} ({language})"
-        context.cannot(element, why)
-        return [_place_for_lua(element, text, why)] if context.skips_scripts else []
+        return _refused(context, element, text, f"{error} ({language})")
     if script.is_only_log and not script.steps and not context.texts.before:
         context.conversion.dropped(element.what, element.line, "it only logs" if text.strip() else "it is empty")
         return []
     context.finished(element)
     before = context.needed_before()
     return [*before, *(_with_line(element, step) for step in script.steps)]
+
+
+def is_check(element: Element) -> bool:
+    """Whether a script only says whether its sample failed, or tries to."""
+    if element.kind not in SCRIPTED or element.kind not in (*POST, *ASSERTIONS):
+        return False
+    return script_checks.is_verdict(_read(element)[0], is_assertion=element.kind in ASSERTIONS)
+
+
+def checks(
+    context: Context, element: Element, after: list[dict[str, Any]], others: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The checks of a script, beside others, and the steps after the request in their place if there are none."""
+    text, language, parameters = _read(element)
+    changing = script_checks.names_set(after)
+    is_assertion = element.kind in ASSERTIONS
+    local = context.scripts.parameters(parameters) | (_IN_ASSERTIONS if is_assertion else {})
+    if element.kind == "BeanShellAssertion":
+        local |= _IN_BEANSHELL
+    try:
+        found = script_checks.read_verdict(context.scripts, text, language, local, changing)
+        if context.texts.before:
+            raise CannotRun(
+                "a function that sets a variable, in a script that decides on its sample, has no native form"
+            )
+        if any("ignore_status" in check for check in found):
+            _refuse_beside(others, is_assertion=is_assertion)
+            why = "results have the status of the answer, not 200"
+            context.conversion.changed(element.what, element.line, why)
+    except CannotRun as error:
+        return [], _refused(context, element, text, f"{error} ({language})")
+    if script_checks.has_message(text):
+        why = "its message is not in results: the check has the name of the assertion"
+        context.conversion.changed(element.what, element.line, why)
+    context.finished(element)
+    label = {"name": context.label(element)} if element.name else {}
+    return [check | label for check in found], []
+
+
+def _refuse_beside(others: list[dict[str, Any]], *, is_assertion: bool) -> None:
+    """Refuse other checks of a request that a script lets pass: its order among them decides. Raises CannotRun."""
+    if is_assertion and others:
+        raise CannotRun("an assertion that lets a sample pass, beside others, has no native form")
+    if any("ignore_status" in check or check.get("from") == "status" for check in others):
+        raise CannotRun("a script that lets a sample pass, beside a check of its status, has no native form")
+
+
+def _read(element: Element) -> tuple[str, str, str]:
+    """The text of a script, its language, and its parameters."""
+    prefix = element.kind if "BeanShell" in element.kind else ""
+    text = element.text(SCRIPTED[element.kind]) or element.text("script")
+    language = "beanshell" if prefix else element.text("scriptLanguage", "groovy").strip().lower() or "groovy"
+    for name in ("resetInterpreter", "cacheKey", f"{prefix}.resetInterpreter"):
+        element.text(name)
+    return text, language, element.text("parameters") or element.text(f"{prefix}.parameters")
+
+
+def _given_text(context: Context, element: Element, text: str) -> str:
+    """The text, or that of the file which the element names. Raises CannotRun."""
+    prefix = element.kind if "BeanShell" in element.kind else ""
+    file = (element.text("filename") or element.text(f"{prefix}.filename")).strip()
+    return _text_of_file(context, file) if file else text
+
+
+def _refused(context: Context, element: Element, text: str, why: str) -> list[dict[str, Any]]:
+    context.texts.before.clear()
+    context.cannot(element, why)
+    return [_place_for_lua(element, text, why)] if context.skips_scripts else []
 
 
 def _text_of_file(context: Context, file: str) -> str:

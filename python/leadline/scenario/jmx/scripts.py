@@ -59,7 +59,7 @@ class Scripts:
 
     def expression(self, text: str, language: str) -> Expression:
         """The value of a script: of its last statement, or of those that return. Raises CannotRun."""
-        with _bounded(text):
+        with bounded(text):
             statements = read_statements(text)
             return self._returned(statements, language, {}) if statements else Literal("")
 
@@ -73,13 +73,10 @@ class Scripts:
             if branch is not None:
                 return self._chosen(branch, statements[index + 1 :], language, local)
             if is_last or statement.startswith("return"):
-                return self._value(re.sub(r"^return\b\s*", "", statement), language, local)
-            match = _LOCAL.match(statement) or _ASSIGNED.match(statement)
-            if match is None:
+                return self.value(re.sub(r"^return\b\s*", "", statement), language, local)
+            if (named := self.read_local(statement, language, local)) is None:
                 raise CannotRun(f"the statement '{shorten(statement)}' has no native form")
-            local[match[1]] = self._value(statement[match.end() :], language, local, keeps_objects=True)
-            if _length(local[match[1]]) > LONGEST_VALUE:
-                raise CannotRun(f"the value of {match[1]} is too long for an expression")
+            local[named[0]] = named[1]
         return Literal("")
 
     def _chosen(
@@ -94,18 +91,27 @@ class Scripts:
             self._returned(read_statements(then), language, dict(local)),
             self._returned(other, language, dict(local)),
         )
-        return Call("if", (self._value(condition, language, local), *values))
+        return Call("if", (self.value(condition, language, local), *values))
 
     def body(self, text: str, language: str, parameters: str = "") -> Script:
         """The steps of a script. Raises CannotRun."""
-        if language not in _LANGUAGES:
-            raise CannotRun(f"scripts in {language or 'an unnamed language'} have no native form")
+        check_language(language)
         script = Script()
-        with _bounded(text):
-            self._block(text, language, self._parameters(parameters), script, script.steps)
+        with bounded(text):
+            self._block(text, language, self.parameters(parameters), script, script.steps)
         return script
 
-    def _parameters(self, text: str) -> dict[str, Expression]:
+    def read_local(self, statement: str, language: str, local: dict[str, Expression]) -> tuple[str, Expression] | None:
+        """The name and the value of a local variable that a statement sets; None for another one. Raises CannotRun."""
+        match = _LOCAL.match(statement) or _ASSIGNED.match(statement)
+        if match is None:
+            return None
+        value = self.value(statement[match.end() :], language, local, keeps_objects=True)
+        if length(value) > LONGEST_VALUE:
+            raise CannotRun(f"the value of {match[1]} is too long for an expression")
+        return match[1], value
+
+    def parameters(self, text: str) -> dict[str, Expression]:
         """What the script's element gives to it: its parameters as one text, and the words of that."""
         if self.texts is None or not text.strip():
             return {}
@@ -124,7 +130,7 @@ class Scripts:
     def _statement(
         self, statement: str, language: str, local: dict[str, Expression], script: Script, steps: Steps
     ) -> None:
-        if _LOG.match(statement) or _IMPORT.match(statement) or _IGNORED.match(statement):
+        if has_no_effect(statement):
             return
         if statement.startswith("${__") and self._is_empty(statement):
             return
@@ -132,7 +138,7 @@ class Scripts:
         statement = _COMPOUND.sub(r"\1 = \1 \2 ", statement)
         if (branch := read_branch(statement)) is not None:
             condition, then, otherwise = branch
-            made: dict[str, Any] = {"if": show(self._value(condition, language, local)), "then": []}
+            made: dict[str, Any] = {"if": show(self.value(condition, language, local)), "then": []}
             self._branch_block(then, language, local, script, made["then"])
             if otherwise is not None:
                 made["else"] = []
@@ -157,7 +163,7 @@ class Scripts:
             arguments = read_arguments(statement[match.end() - 1 :])
             if len(arguments) == 2:
                 name = self._constant(arguments[0], language, local)
-                return _put(match[1], name, self._value(arguments[1], language, local))
+                return _put(match[1], name, self.value(arguments[1], language, local))
         if (match := _REMOVE.match(statement)) is not None:
             name = self._constant(read_arguments(statement[match.end() - 1 :])[0], language, local)
             if match[1] == "vars":
@@ -166,7 +172,7 @@ class Scripts:
                 raise CannotRun(f"the property {name} is removed, but nothing in the plan sets it")
             return [{"set": {name: None}, "shared": True}]
         if (match := _INDEXED.match(statement)) is not None:
-            return _put(match[1], match[2], self._value(statement[match.end() :], language, local))
+            return _put(match[1], match[2], self.value(statement[match.end() :], language, local))
         return None
 
     def _branch_block(
@@ -186,7 +192,7 @@ class Scripts:
         if (step := self._put_or_remove(statement, language, local)) is not None:
             return step
         if (match := _SLEEP.match(statement)) is not None:
-            time = self._value(read_arguments(statement[match.end() - 1 :])[0], language, local)
+            time = self.value(read_arguments(statement[match.end() - 1 :])[0], language, local)
             return [{"wait": f"${{{show(time)}}}ms" if not isinstance(time, Literal) else f"{time.value}ms"}]
         if (match := _LOCAL.match(statement)) is not None or (match := _ASSIGNED.match(statement)) is not None:
             return self._assign(match[1], statement[match.end() :], language, local)
@@ -199,7 +205,7 @@ class Scripts:
 
     def _assign(self, name: str, text: str, language: str, local: dict[str, Expression]) -> Steps:
         """A local variable is stored, so that a random value is computed once; an object stands for itself."""
-        computed = self._value(text, language, local, keeps_objects=True)
+        computed = self.value(text, language, local, keeps_objects=True)
         if isinstance(computed, Call) and computed.function == "object json":
             source, path = computed.arguments
             source = finish_value(source, language)
@@ -213,14 +219,15 @@ class Scripts:
         return [{"set": {f"{kind}_{name}": show_template(merged((computed,)))}}]
 
     def _constant(self, text: str, language: str, local: dict[str, Expression]) -> str:
-        value = self._value(text, language, local)
+        value = self.value(text, language, local)
         if not isinstance(value, Literal) or not isinstance(value.value, str) or not value.value:
             raise CannotRun(f"the variable's name in '{shorten(text)}' is not a constant")
         return value.value
 
-    def _value(
+    def value(
         self, text: str, language: str, local: dict[str, Expression], *, keeps_objects: bool = False
     ) -> Expression:
+        """The value of an expression. Raises CannotRun."""
         assert self.texts is not None, "the texts are set when the plan is read"
         try:
             tree = parse(text.strip().rstrip(";"), ScriptMeaning(self.texts, local, language))
@@ -229,6 +236,17 @@ class Scripts:
             raise
         except ExpressionError as error:
             raise CannotRun(f"'{shorten(text)}' has no native form: {error}") from None
+
+
+def check_language(language: str) -> None:
+    """Refuse a language whose scripts are not read. Raises CannotRun."""
+    if language not in _LANGUAGES:
+        raise CannotRun(f"scripts in {language or 'an unnamed language'} have no native form")
+
+
+def has_no_effect(statement: str) -> bool:
+    """Whether a statement only logs, imports, or changes what results show."""
+    return any(pattern.match(statement) for pattern in (_LOG, _IMPORT, _IGNORED))
 
 
 def _put(kind: str, name: str, value: Expression) -> Steps:
@@ -246,7 +264,7 @@ def _put(kind: str, name: str, value: Expression) -> Steps:
 
 
 @contextmanager
-def _bounded(text: str) -> Iterator[None]:
+def bounded(text: str) -> Iterator[None]:
     """Refuse a script that is too long, and in the block one that is nested too deeply. Raises CannotRun."""
     if len(text) > MOST_CHARACTERS:
         raise CannotRun(f"a script of {len(text)} characters has no native form")
@@ -256,10 +274,10 @@ def _bounded(text: str) -> Iterator[None]:
         raise CannotRun("a script that is nested so deeply has no native form") from None
 
 
-def _length(tree: Expression) -> int:
+def length(tree: Expression) -> int:
     """The number of an expression's parts, and of the characters of its texts."""
     if isinstance(tree, Call):
-        return 1 + sum(map(_length, tree.arguments))
+        return 1 + sum(map(length, tree.arguments))
     return len(tree.value) if isinstance(tree, Literal) and isinstance(tree.value, str) else 1
 
 
