@@ -132,6 +132,28 @@ def test_a_property_that_only_a_script_sets_is_read_where_functions_name_it() ->
     assert second["get"] == "/${is_defined(p) ? p : 'y'}"
 
 
+def test_a_script_that_writes_a_file_is_dropped_only_if_nothing_reads_that() -> None:
+    writes = "${__StringToFile(out/token.txt,${token}\\n,true,)}"
+    only = element("JSR223PostProcessor", "only", script=writes, scriptLanguage="groovy")
+    also = element("JSR223PostProcessor", "also", script=f"{writes}\nvars.put('a', '1')", scriptLanguage="groovy")
+    document, conversion = converted(group(get("/a", only, also)))
+    assert document["groups"][0]["flow"][0]["after"] == [{"set": {"a": "1"}}]
+    assert [(item.what, item.outcome, item.why) for item in conversion.items if "files are" in item.why] == [
+        (
+            "JSR223PostProcessor 'only'",
+            "dropped",
+            "files are not written: it only writes out/token.txt, which nothing in the plan reads",
+        ),
+        (
+            "JSR223PostProcessor 'also'",
+            "changed",
+            "files are not written: out/token.txt, which nothing in the plan reads",
+        ),
+    ]
+    with pytest.raises(PlanError, match="the function __StringToFile has no native form"):
+        converted(element("CSVDataSet", "c", filename="./token.txt"), group(get("/a", only)))
+
+
 def test_a_script_that_does_not_fit_stops_with_file_element_and_line() -> None:
     script = element("JSR223PreProcessor", "sign", script="def mac = Mac.getInstance('x')", scriptLanguage="groovy")
     with pytest.raises(PlanError) as failure:

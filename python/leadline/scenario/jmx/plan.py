@@ -49,7 +49,7 @@ def read_jmx(
         PlanError: it is no test plan, or, unless scripts are skipped, parts of it cannot run.
     """
     plan = read_tree(content, file)
-    scripts = Scripts()
+    scripts = Scripts(_unread_files(content))
     found = re.findall(
         rb"__setProperty\(\s*([\w.\-]+)"
         rb"|(?:props|JMeterUtils)\s*\.\s*(?:put|setProperty)\(\s*(?:&quot;|[\"'])([\w.\-]+)",
@@ -67,6 +67,17 @@ def read_jmx(
     document = _Walk(context, plan, read_file).document()
     conversion.raise_if_stopped(ADVICE)
     return tree(document, file), conversion
+
+
+def _unread_files(content: bytes) -> frozenset[str]:
+    """The files that `__StringToFile` writes and whose names stand nowhere else in the plan."""
+    found = [name.strip() for name in re.findall(rb"__StringToFile\(([^,$<]+),", content)]
+    bases = [name.rpartition(b"/")[2] for name in found]
+    return frozenset(
+        name.decode("utf-8", "replace")
+        for name, base in zip(found, bases, strict=True)
+        if content.count(base) == bases.count(base)
+    )
 
 
 class _Walk:

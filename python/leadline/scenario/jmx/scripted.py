@@ -37,9 +37,16 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
         script = context.scripts.body(text, language, parameters)
     except CannotRun as error:
         return _refused(context, element, text, f"{error} ({language})")
+    files = ", ".join(dict.fromkeys(script.written))
     if script.is_only_log and not script.steps and not context.texts.before:
-        context.conversion.dropped(element.what, element.line, "it only logs" if text.strip() else "it is empty")
+        why = "it only logs" if text.strip() else "it is empty"
+        if files:
+            why = f"files are not written: it only writes {files}, which nothing in the plan reads"
+        context.conversion.dropped(element.what, element.line, why)
         return []
+    if files:
+        why = f"files are not written: {files}, which nothing in the plan reads"
+        context.conversion.changed(element.what, element.line, why)
     context.finished(element)
     before = context.needed_before()
     return [*before, *(_with_line(element, step) for step in script.steps)]

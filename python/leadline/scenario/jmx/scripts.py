@@ -49,13 +49,17 @@ class Script:
     steps: Steps = field(default_factory=list)
     is_only_log: bool = True
     """Whether it has no effect but its log."""
+    written: list[str] = field(default_factory=list)
+    """The files that it writes and nothing reads."""
 
 
 class Scripts:
     """Reads scripts; `texts` reads the placeholders that JMeter replaces in them first."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: frozenset[str] = frozenset()) -> None:
         self.texts: Texts | None = None
+        self._unread = unread
+        """Files that `__StringToFile` writes and that nothing in the plan reads."""
 
     def expression(self, text: str, language: str) -> Expression:
         """The value of a script: of its last statement, or of those that return. Raises CannotRun."""
@@ -131,6 +135,9 @@ class Scripts:
         self, statement: str, language: str, local: dict[str, Expression], script: Script, steps: Steps
     ) -> None:
         if has_no_effect(statement):
+            return
+        if (match := _WRITES.match(statement)) is not None and match[1].strip() in self._unread:
+            script.written.append(match[1].strip())
             return
         if statement.startswith("${__") and self._is_empty(statement):
             return
@@ -289,6 +296,7 @@ _LOG = re.compile(
     r"(?:\s*\(|[ \t]+[\"'\w])"
 )
 """A line that logs; Groovy needs no brackets around its text."""
+_WRITES = re.compile(r"\$\{__StringToFile\(([^,$<]+),[^;]*\)\}\s*;?$")
 _IMPORT = re.compile(r"import\s|package\s")
 _IGNORED = re.compile(
     r"(?:SampleResult|prev)\s*\.\s*(?:setIgnore|setSampleLabel|setResponseMessage|setResponseMessageOK|setDataType|"
