@@ -36,9 +36,10 @@ def check_given_parameters(given: Iterable[str], contents: Iterable[bytes], file
 _MAX_LISTED = 12
 _READ = re.compile(
     r"""\bparam\(\s*(?:"([^"]+)"|'([^']+)')"""
-    r"""|__(?:P|property|isPropDefined|setProperty)\(\s*([^,)$]+)"""
+    r"""|__(?:P|property|isPropDefined|setProperty|env|GetSecret)\(\s*([^,)$]+)"""
     r"""|\bprops\s*(?:\.\s*(?:get|getProperty|put|setProperty)\s*\(|\[)\s*(?:"([^"]+)"|'([^']+)')"""
     r"""|\bprops\s*\.\s*(\w+)"""
+    r"""|\b(?:JMeterUtils\s*\.\s*(?:getProperty|getPropDefault|setProperty)|getenv)\s*\(\s*(?:"([^"]+)"|'([^']+)')"""
 )
 _COMPUTED = re.compile(
     r"""\bparam\(\s*[^"'\s]|__(?:P|property|isPropDefined)\(\s*\$|"""

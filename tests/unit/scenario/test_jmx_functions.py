@@ -29,6 +29,14 @@ def test_variables_are_global_and_functions_have_native_forms() -> None:
         ("${__V(x_${n})}", "${var(concat('x_', n), concat('x_', n))}"),
         ("${__time(yyyy-MM-dd,)}", "${date('yyyy-MM-dd')}"),
         ("${__timeShift(yyyy,,P1D,,)}", "${date('yyyy', 86400000)}"),
+        ("${__timeShift(yyyy-MM-dd,HH:mm:ss,P1D,,)}", "${date('yyyy-MM-dd', 86400000)}"),
+        ("${__timeShift(yyyy,,3D,,)}", "${date('yyyy', 0)}"),
+        ("${__timeShift(yyyy,,P${__Random(2,5)}D,,)}", "${date('yyyy', random(2, 5) * 86400000)}"),
+        ("${__timeShift(yyyy,,-PT${n}H,,)}", "${date('yyyy', n * -3600000)}"),
+        ("${__env(H)}", "${param('H')}"),
+        ("${__GetSecret(H)}", "${param('H')}"),
+        ("${__env(H,,h.test)}", "${param('H', 'h.test')}"),
+        ('${__BeanShell( System.getenv("H") )}', "${param('H')}"),
         ("${__urlencode(${a})}", "${url_encode(a)}"),
         ("${__intSum(1,${a})}", "${1 + a}"),
         ("${__digest(MD5,${a},,,)}", "${md5(a)}"),
@@ -130,6 +138,20 @@ def test_a_property_that_only_a_script_sets_is_read_where_functions_name_it() ->
     first, second = flow(get("/a", sets), get("/${__P(p,y)}"))
     assert first["after"] == [{"set": {"p": "x"}, "shared": True}]
     assert second["get"] == "/${is_defined(p) ? p : 'y'}"
+
+
+def test_what_functions_and_scripts_take_from_elsewhere_is_listed() -> None:
+    """JMeter 5.6.3 moves the time of now if the date is none, and by nothing if the duration is none."""
+    script = element("JSR223PreProcessor", "s", script="vars.put('a', System.getenv('B'))", scriptLanguage="groovy")
+    _, conversion = converted(group(get("/${__timeShift(yyyy,HH:mm,3D,,)}/${__env(A)}", script, name="x")))
+    assert {item.why for item in conversion.items if item.outcome == "changed"} == {
+        "__timeShift: 'HH:mm' is no date; as JMeter does, it moves the time of now",
+        "__timeShift: '3D' is no duration; as JMeter does, it moves by nothing",
+        "the environment variable A is the parameter A: give it with -J A=VALUE",
+        "the environment variable B is the parameter B: give it with -J B=VALUE",
+    }
+    with pytest.raises(PlanError, match="__timeShift of a given date has no native form"):
+        converted(group(get("/${__timeShift(yyyy-MM-dd,2020-01-01,P1D,,)}")))
 
 
 def test_a_script_that_writes_a_file_is_dropped_only_if_nothing_reads_that() -> None:

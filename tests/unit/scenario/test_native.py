@@ -514,6 +514,9 @@ def test_variables_that_nothing_sets_are_found_before_the_run(text: str, names: 
         ("a.jmx", plan(group(get("/a", element("JSR223PreProcessor", script='props.get("hst")')))), None),
         ("a.jmx", plan(group(get("/${__P(${name})}"))), None),
         ("a.jmx", plan(group(get("/${__property(hst,,)}"))), None),
+        ("a.jmx", plan(group(get("/${__env(hst)}"))), None),
+        ("a.jmx", plan(group(get("/${__groovy(System.getenv('hst'))}"))), None),
+        ("a.jmx", plan(group(get("/${__groovy(JMeterUtils.getPropDefault('hst'\\,'a'))}"))), None),
     ],
 )
 def test_a_parameter_that_the_file_does_not_have_is_refused(name: str, content: bytes, words: str | None) -> None:

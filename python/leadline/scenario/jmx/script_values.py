@@ -137,6 +137,9 @@ class ScriptMeaning:
             if not all(map(is_text, arguments)):
                 raise ExpressionError("a property whose default is no text is not known")
             return self._read(target, arguments)
+        first = arguments[0] if len(arguments) == 1 else None
+        if name in ("System.getenv", "java.lang.System.getenv") and isinstance(first, Literal):
+            return self._texts.of_environment(str(first.value))
         if target == "vars" and method == "containsKey" and isinstance(arguments[0], Literal):
             return Call("is_defined", (Variable(str(arguments[0].value)),))
         if target.partition(".")[0] in self._local:

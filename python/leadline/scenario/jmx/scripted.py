@@ -47,6 +47,7 @@ def script_steps(context: Context, element: Element) -> list[dict[str, Any]]:
     if files:
         why = f"files are not written: {files}, which nothing in the plan reads"
         context.conversion.changed(element.what, element.line, why)
+    _list_notes(context, element)
     context.finished(element)
     before = context.needed_before()
     return [*before, *(_with_line(element, step) for step in script.steps)]
@@ -84,6 +85,7 @@ def checks(
     if script_checks.has_message(text):
         why = "its message is not in results: the check has the name of the assertion"
         context.conversion.changed(element.what, element.line, why)
+    _list_notes(context, element)
     context.finished(element)
     label = {"name": context.label(element)} if element.name else {}
     return [check | label for check in found], []
@@ -114,8 +116,16 @@ def _given_text(context: Context, element: Element, text: str) -> str:
     return _text_of_file(context, file) if file else text
 
 
+def _list_notes(context: Context, element: Element) -> None:
+    """List what differs in the script's values."""
+    for note in dict.fromkeys(context.texts.notes):
+        context.conversion.changed(element.what, element.line, note)
+    context.texts.notes.clear()
+
+
 def _refused(context: Context, element: Element, text: str, why: str) -> list[dict[str, Any]]:
     context.texts.before.clear()
+    context.texts.notes.clear()
     context.cannot(element, why)
     return [_place_for_lua(element, text, why)] if context.skips_scripts else []
 

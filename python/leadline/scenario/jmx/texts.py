@@ -215,11 +215,48 @@ class Texts:
     def time_shift(self, arguments: list[str]) -> Expression:
         """`__timeShift`: the time, moved by a constant duration. Raises CannotRun for another date."""
         pattern = self.literal(arguments, 0)
-        if self.literal(arguments, 1):
-            raise CannotRun("__timeShift of a given date has no native form")
-        shift = Literal(_iso_ms(self.literal(arguments, 2)))
+        if given := self.literal(arguments, 1):
+            if not pattern or re.search(r"\d", given):
+                raise CannotRun("__timeShift of a given date has no native form")
+            self.notes.append(f"__timeShift: {given!r} is no date; as JMeter does, it moves the time of now")
+        shift = self._shift(arguments)
         value = self.date(pattern, shift) if pattern else Call("add", (Call("now"), shift))
         return self._stored(arguments[4] if len(arguments) > 4 else "", value)
+
+    def _shift(self, arguments: list[str]) -> Expression:
+        """The duration of `__timeShift` in ms; one computed number in it may have any value."""
+        parts = merged(self._parts(arguments[2])[0]) if len(arguments) > 2 else ()
+        if (
+            len(parts) == 3
+            and isinstance(parts[0], str)
+            and isinstance(parts[2], str)
+            and not isinstance(parts[1], str)
+        ):
+            unit = _UNITS_MS.get((parts[0].strip().upper(), parts[2].strip().upper()))
+            if unit is not None:
+                return Call("multiply", (parts[1], Literal(unit)))
+        text = self.literal(arguments, 2)
+        shift = _iso_ms(text)
+        if shift is None:
+            self.notes.append(f"__timeShift: {text!r} is no duration; as JMeter does, it moves by nothing")
+        return Literal(shift or 0)
+
+    def environment(self, arguments: list[str]) -> Expression:
+        """`__env`: a variable of the environment is a parameter."""
+        name = self.literal(arguments, 0)
+        value = self.of_environment(name, self.argument(arguments, 2) if len(arguments) > 2 else None)
+        return self._stored(arguments[1] if len(arguments) > 1 else "", value)
+
+    def secret(self, arguments: list[str]) -> Expression:
+        """`__GetSecret`, which Azure Load Testing has: a secret is a parameter."""
+        return self.of_environment(self.literal(arguments, 0), kind="secret")
+
+    def of_environment(
+        self, name: str, default: Expression | None = None, kind: str = "environment variable"
+    ) -> Expression:
+        """A value that JMeter's environment has, as a parameter of the scenario."""
+        self.notes.append(f"the {kind} {name} is the parameter {name}: give it with -J {name}=VALUE")
+        return Call("param", (Literal(name),) if default is None else (Literal(name), default))
 
     def random(self, arguments: list[str]) -> Expression:
         """`__Random`: a whole number between two others."""
@@ -385,17 +422,22 @@ def _of_escape(match: re.Match[str]) -> str:
     return {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}.get(letter, letter)
 
 
-def _iso_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration: P1D, -PT2H, P1DT3H."""
+_UNITS_MS = {
+    ("P", "D"): 86_400_000, ("PT", "H"): 3_600_000, ("PT", "M"): 60_000, ("PT", "S"): 1000,
+    ("-P", "D"): -86_400_000, ("-PT", "H"): -3_600_000, ("-PT", "M"): -60_000, ("-PT", "S"): -1000,
+}  # fmt: skip
+"""Milliseconds by what stands around a number in an ISO 8601 duration."""
+
+
+def _iso_ms(text: str) -> int | None:
+    """Milliseconds of an ISO 8601 duration: P1D, -PT2H, P1DT3H; 0 of nothing, and None of what is none."""
     match = re.fullmatch(
         r"\s*([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d+)?)S)?)?\s*",
         text,
         re.IGNORECASE,
     )
-    if text.strip() and match is None:
-        raise CannotRun(f"{text!r} is not a duration")
     if match is None:
-        return 0
+        return None if text.strip() else 0
     days, hours, minutes, seconds = (float((part or "0").replace(",", ".")) for part in match.groups()[1:])
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return round(total * 1000) * (-1 if match[1] == "-" else 1)
@@ -457,6 +499,8 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "split": Texts.split,
     "samplerName": Texts.sampler_name,
     "isPropDefined": Texts.is_property,
+    "env": Texts.environment,
+    "GetSecret": Texts.secret,
     "evalVar": Texts.variable_evaluated,
     "changeCase": Texts.changed_case,
     "uppercase": _stored_call("upper", 1),
@@ -473,7 +517,7 @@ _READERS: Mapping[str, Callable[[Texts, list[str]], str | Expression]] = {
     "if": Texts.chosen,
     "iterationNum": lambda texts, arguments: Call("add", (Call("iteration"), Literal(1))),
 }
-_WITHOUT_FORM = frozenset({"machineName", "machineIP", "RandomDate", "env", "regexFunction", "StringFromFile", "XPath"})
+_WITHOUT_FORM = frozenset({"machineName", "machineIP", "RandomDate", "regexFunction", "StringFromFile", "XPath"})
 """Functions of JMeter that are not read; with or without brackets they are no variables."""
 FUNCTIONS = frozenset(_READERS) | frozenset(_SCRIPTS)
 """The names of the functions that are read, without their underscores."""
