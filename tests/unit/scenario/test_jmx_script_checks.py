@@ -80,6 +80,36 @@ def test_a_script_that_decides_on_its_sample_is_a_check(script: str, check: dict
     assert "after" not in step
 
 
+@pytest.mark.parametrize(
+    ("values", "checks"),
+    [
+        (
+            {"Asserion__test_strings": ["200"], "Assertion__test_type": 2, "Assertion__assume_success": True},
+            [
+                {
+                    "condition": "(last_status() == '501') || contains(last_status(), '200')",
+                    "ignore_status": True,
+                    "name": "r",
+                }
+            ],
+        ),
+        (
+            {"Asserion__test_strings": ["501"], "Assertion__test_type": 8},
+            [
+                {"condition": "!(last_status() == '501') && same_text(last_status(), '501')", "name": "r"},
+                {"condition": f"{PASSES} || last_status() == '501'", "ignore_status": True, "name": "a"},
+            ],
+        ),
+    ],
+)
+def test_an_assertion_of_the_status_sees_what_a_script_before_it_set(
+    values: dict[str, Any], checks: list[dict[str, Any]]
+) -> None:
+    of_status = element("ResponseAssertion", "r", Assertion__test_field="Assertion.response_code", **values)
+    (step,) = flow(get("/a", of_status, after("if (prev.getResponseCode() == '501') prev.setResponseOK()")))
+    assert step["check"] == checks
+
+
 def test_what_differs_of_a_check_that_was_a_script_is_listed() -> None:
     message = asserts(
         "if (prev.getTime() > 8) { AssertionResult.setFailureMessage('x')\nAssertionResult.setFailure(true) }"
@@ -119,7 +149,7 @@ def test_a_check_that_was_a_script_does_not_apply_to_a_script() -> None:
                 after("if (prev.getResponseCode() == '501') prev.setResponseOK()"),
                 after("if (prev.getResponseCode() == '502') prev.setResponseOK()"),
             ],
-            "beside a check of its status",
+            "a second script that lets a sample pass",
         ),
         (
             [
@@ -127,6 +157,18 @@ def test_a_check_that_was_a_script_does_not_apply_to_a_script() -> None:
                 asserts("SampleResult.setResponseOK()"),
             ],
             "beside others",
+        ),
+        (
+            [
+                element(
+                    "ResponseAssertion",
+                    Asserion__test_strings=["2.."],
+                    Assertion__test_type=1,
+                    Assertion__test_field="Assertion.response_code",
+                ),
+                after("prev.setResponseOK()"),
+            ],
+            "beside this check of its status",
         ),
         ([after("prev.setSuccessful(vars.get('x') == 'y')")], "use an if"),
         (

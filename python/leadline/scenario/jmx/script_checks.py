@@ -45,10 +45,28 @@ def has_message(text: str) -> bool:
     return re.search(_MESSAGE.pattern, text) is not None
 
 
+def adapt_status_checks(passes: str, others: list[dict[str, Any]]) -> None:
+    """Let checks of the status see 200 where a script before them passes a request. Raises CannotRun."""
+    for check in others:
+        if "condition" in check and "ignore_status" in check:
+            raise CannotRun("a second script that lets a sample pass has no native form")
+        if check.get("from") != "status" and "status" not in check:
+            continue
+        key = next((key for key in ("contains_match", "contains", "equals", "matches") if key in check), "")
+        text = check[key][0] if key and len(check[key]) == 1 else ""
+        if not re.fullmatch(r"\d{1,3}", text) or check.get("invert"):
+            raise CannotRun("a script that lets a sample pass, beside this check of its status, has no native form")
+        is_part = key.startswith("contains")
+        test = show(Call("contains" if is_part else "same_text", (Call("last_status"), Literal(text))))
+        is_met = text in "200" if is_part else text == "200"
+        del check["from"], check[key]
+        check["condition"] = f"({passes}) || {test}" if is_met else f"!({passes}) && {test}"
+
+
 def read_verdict(
     scripts: Scripts, text: str, language: str, local: dict[str, Expression], changing: frozenset[str] | None
-) -> list[dict[str, Any]]:
-    """The checks that a script is.
+) -> tuple[list[dict[str, Any]], str]:
+    """The checks that a script is, and the condition by which it lets a sample pass.
 
     `local` has the names that its element gives to it, and `changing` the variables that change between the checks and
     the script, None for any. Raises CannotRun.
@@ -65,10 +83,11 @@ def read_verdict(
     for condition in (verdict.fails, verdict.passes):
         _refuse_unknown(condition, changing)
     if verdict.passes == _FALSE:
-        return [] if verdict.fails == _FALSE else [{"condition": show(verdict.fails), "invert": True}]
+        return [] if verdict.fails == _FALSE else [{"condition": show(verdict.fails), "invert": True}], ""
     if verdict.fails != _FALSE:
         raise CannotRun("a script that fails some samples and lets others pass has no native form")
-    return [{"condition": show(Call("or", (_STATUS_PASSES, verdict.passes))), "ignore_status": True}]
+    either = show(Call("or", (_STATUS_PASSES, verdict.passes)))
+    return [{"condition": either, "ignore_status": True}], show(verdict.passes)
 
 
 def names_set(steps: list[dict[str, Any]]) -> frozenset[str] | None:

@@ -71,13 +71,18 @@ def checks(
     if element.kind == "BeanShellAssertion":
         local |= _IN_BEANSHELL
     try:
-        found = script_checks.read_verdict(context.scripts, text, language, local, changing)
+        found, passes = script_checks.read_verdict(context.scripts, text, language, local, changing)
         if context.texts.before:
             raise CannotRun(
                 "a function that sets a variable, in a script that decides on its sample, has no native form"
             )
-        if any("ignore_status" in check for check in found):
-            _refuse_beside(others, is_assertion=is_assertion)
+        if passes and is_assertion and others:
+            raise CannotRun("an assertion that lets a sample pass, beside others, has no native form")
+        if passes:
+            has_own = any("ignore_status" in check for check in others)
+            script_checks.adapt_status_checks(passes, others)
+            # An assertion that assumes success passes any status.
+            found = [] if has_own else found
             why = "results have the status of the answer, not 200"
             context.conversion.changed(element.what, element.line, why)
     except CannotRun as error:
@@ -89,14 +94,6 @@ def checks(
     context.finished(element)
     label = {"name": context.label(element)} if element.name else {}
     return [check | label for check in found], []
-
-
-def _refuse_beside(others: list[dict[str, Any]], *, is_assertion: bool) -> None:
-    """Refuse other checks of a request that a script lets pass: its order among them decides. Raises CannotRun."""
-    if is_assertion and others:
-        raise CannotRun("an assertion that lets a sample pass, beside others, has no native form")
-    if any("ignore_status" in check or check.get("from") == "status" for check in others):
-        raise CannotRun("a script that lets a sample pass, beside a check of its status, has no native form")
 
 
 def _read(element: Element) -> tuple[str, str, str]:
