@@ -229,6 +229,8 @@ class Context:
 def _plain_time(text: str, unit: str) -> str:
     if unit == "ms" and re.fullmatch(r"\d{1,15}", text) and int(text) % 1000 == 0:
         return f"{int(text) // 1000}s"
+    if re.match(r"\d{16}", text):
+        return f"{text}{unit}"
     # Calculators write 117.60000000000001; native durations are whole microseconds.
     places = {"ms": 3, "s": 6}[unit]
     exact = Decimal(text).quantize(Decimal(1).scaleb(-places))
