@@ -1,7 +1,7 @@
 //! When a receiver of datagrams stops counting. What has not arrived when its sender ends may wait in a deep queue: it is
 //! late, and lost only if it never comes. Decides from times alone; the event loops of receivers ask it.
 
-use super::{DRAIN_NS, LONGEST_DRAIN_NS};
+use super::{DRAIN_NS, MAX_DRAIN_NS};
 use crate::patience::patience_ns;
 
 /// After the sender has reported its count, this much silence means that the missing datagrams are lost, ns.
@@ -43,7 +43,7 @@ impl ReceiverProgress {
             None => (over_ns, patience_ns(DRAIN_NS)),
         };
         let silent_ns = last_sign_ns.max(self.last_read_ns.unwrap_or(0)).saturating_add(silence_ns);
-        let latest_ns = over_ns.saturating_add(patience_ns(LONGEST_DRAIN_NS));
+        let latest_ns = over_ns.saturating_add(patience_ns(MAX_DRAIN_NS));
         DrainEnd { at_ns: silent_ns.min(latest_ns), is_cut_off: latest_ns < silent_ns }
     }
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn receiver_that_may_wait_no_longer_is_cut_off() {
-        let arrived = LONGEST_DRAIN_NS / (15 * MS);
+        let arrived = MAX_DRAIN_NS / (15 * MS);
         for count_received_ns in [0, SENT * 15 * MS + 1] {
             assert_eq!(drain(15 * MS, SENT, count_received_ns), (arrived, true), "{count_received_ns}");
         }

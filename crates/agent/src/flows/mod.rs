@@ -48,7 +48,7 @@ pub struct Span {
 pub const DRAIN_NS: u64 = 5_000_000_000;
 
 /// The maximum time that a receiver waits while payload still arrives, ns: data in the sender's buffer may take long.
-pub const LONGEST_DRAIN_NS: u64 = 20_000_000_000;
+pub const MAX_DRAIN_NS: u64 = 20_000_000_000;
 
 /// The longest sleep of a worker between checks of its stop flag, ns.
 pub const TURN_NS: u64 = 50_000_000;

@@ -24,7 +24,7 @@ use self::kernel_view::KernelView;
 use self::source::{Sends, Source};
 
 use super::payload::{ByteBudget, Payload};
-use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, LONGEST_DRAIN_NS, TURN_NS};
+use super::{count_error, Role, Span, WorkerReport, DRAIN_NS, MAX_DRAIN_NS, TURN_NS};
 use crate::atomic_option::AtomicOption;
 use crate::control_signal::ControlSignal;
 use crate::events::error_code;
@@ -345,7 +345,7 @@ impl Worker {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
             let quiet_since_ns = flow.last_ns.unwrap_or(0).max(over_ns);
-            let too_long = now >= quiet_since_ns + silence_ns || now >= over_ns + patience_ns(LONGEST_DRAIN_NS);
+            let too_long = now >= quiet_since_ns + silence_ns || now >= over_ns + patience_ns(MAX_DRAIN_NS);
             if !flow.open {
                 continue;
             }

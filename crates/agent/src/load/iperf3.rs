@@ -34,7 +34,7 @@ use crate::flows::payload::{ByteBudget, Payload};
 use crate::flows::stream::{self, PacedBlocks, StreamEnd, StreamFlow, StreamWork};
 use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{by_role, counters, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::flows::{by_role, counters, planned_directions, Role, Span, MAX_DRAIN_NS};
 use crate::metering::{Collector, Recorder, Rolled};
 use crate::patience::{patience, patience_ns};
 use crate::task::{Ready, Task};
@@ -419,7 +419,7 @@ impl Running {
         let done_ns = *ending.senders_done_ns.get_or_insert(now);
         let unacknowledged = |stream: &TcpStream| net::unacknowledged_bytes(stream).is_ok_and(|bytes| bytes > 0);
         let under_way = self.kept.iter().any(|(_, stream)| unacknowledged(stream));
-        if under_way && now < done_ns.saturating_add(patience_ns(LONGEST_DRAIN_NS)) {
+        if under_way && now < done_ns.saturating_add(patience_ns(MAX_DRAIN_NS)) {
             return false;
         }
         if now < ending.arrived_ns.get_or_insert(now).saturating_add(READ_NS) {

@@ -20,7 +20,7 @@ use crate::atomic_option::AtomicOption;
 use crate::events::{peer_error, system_error};
 use crate::flows::account::{add_errors, total, Account};
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{moved, Role, Span, DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::flows::{moved, Role, Span, DRAIN_NS, MAX_DRAIN_NS};
 use crate::machine_meter::MachineMeter;
 use crate::metering::{Collector, FlowCounters, Rolled};
 use crate::patience::patience;
@@ -72,7 +72,7 @@ const MOST_QUEUED: usize = 64;
 /// The maximum delay before a stop is passed on to the server.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The time limit for the server's report after everything has ended here: its own drain, and the transit.
-const REPORT_DUE: Duration = Duration::from_nanos(LONGEST_DRAIN_NS + 10_000_000_000);
+const REPORT_DUE: Duration = Duration::from_nanos(MAX_DRAIN_NS + 10_000_000_000);
 
 /// The error of a transaction for which no source port was left.
 pub const PORTS_EXHAUSTED: &str = "source_ports_exhausted";

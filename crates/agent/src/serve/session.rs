@@ -32,7 +32,7 @@ use crate::flows::payload::{ByteBudget, Payload};
 use crate::flows::stream::{self, PacedBlocks, StreamFlow, StreamWork};
 use crate::flows::stream_options;
 use crate::flows::thread_group::{ThreadGroup, Worker};
-use crate::flows::{by_role, counters, deal_out, moved, planned_directions, Role, Span, LONGEST_DRAIN_NS};
+use crate::flows::{by_role, counters, deal_out, moved, planned_directions, Role, Span, MAX_DRAIN_NS};
 use crate::locking::lock;
 use crate::machine_meter::{MachineMeter, Moved};
 use crate::metering::FlowCounters;
@@ -398,7 +398,7 @@ impl Session<'_> {
         let interval = Duration::from_millis(self.open.interval_ms.into());
         let has_units = !matches!(self.open.work, Work::Tcp { .. });
         let is_rr = matches!(self.open.work, Work::Rr { .. });
-        let latest_ns = span.end_ns + LONGEST_DRAIN_NS + END_NS;
+        let latest_ns = span.end_ns + MAX_DRAIN_NS + END_NS;
         let mut tick = Instant::now() + interval;
         // The client sets its own interval; this check must not depend on it.
         let mut check = Instant::now() + POLL_INTERVAL;

@@ -12,7 +12,7 @@ use super::interface::{count, Channel, ClientContext, Figures, PeerProgress, Tra
 use super::schedule::Latency;
 use super::session::{FlowAssignment, SessionOutcome, SessionSpec, Sessions};
 use super::session_client::{SessionClient, View};
-use crate::flows::{DRAIN_NS, LONGEST_DRAIN_NS};
+use crate::flows::{DRAIN_NS, MAX_DRAIN_NS};
 
 /// Bytes per read and write call on the server.
 const BLOCK_BYTES: u32 = 128 << 10;
@@ -163,7 +163,7 @@ impl TcpTraffic {
             channel.counters.received(read as u64, 0);
             let too_long_ns = end_ns.map(|end_ns| {
                 let quiet_since_ns = down.last_ns.map_or(end_ns, |last_ns| last_ns.max(end_ns));
-                quiet_since_ns.saturating_add(DRAIN_NS).min(end_ns.saturating_add(LONGEST_DRAIN_NS))
+                quiet_since_ns.saturating_add(DRAIN_NS).min(end_ns.saturating_add(MAX_DRAIN_NS))
             });
             if stack.is_at_end(down.connection) {
                 stack.close(down.connection);
