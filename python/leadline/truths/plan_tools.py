@@ -116,5 +116,5 @@ _JMETER_TEXT = """\
 
 PLAN_TOOLS = (
     Tool("k6", {HttpLoad: _k6}, ("k6", "version")),
-    Tool("jmeter", {HttpLoad: _jmeter}, ("jmeter", "--version")),
+    Tool("jmeter", {HttpLoad: _jmeter}, ("jmeter", "--version", "-j", "/dev/null")),
 )
