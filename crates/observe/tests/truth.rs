@@ -101,6 +101,11 @@ fn threads_are_all_counted_and_the_sum_does_not_fall_when_one_ends() {
     }
     let during = first_known(|| switches(&mut observer));
     assert!(during > before, "a ping-pong makes threads wait: {before} then {during}");
+    first_known(|| {
+        observer.make_next_whole();
+        let waited_s = observer.sample(0, false, &wanted).processes[0].runnable_wait_s;
+        waited_s.map(|waited_s| (1e9 * waited_s) as u64)
+    });
     drop(ask);
     worker.join().expect("the worker ends");
     let after = first_known(|| switches(&mut observer));
