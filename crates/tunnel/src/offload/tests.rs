@@ -156,6 +156,12 @@ fn udp_is_segmented_with_lengths_and_checksums() {
 }
 
 #[test]
+fn frame_without_a_packet_is_invalid() {
+    let mut frame = Header::default().bytes().to_vec();
+    assert!(!Segmenter::new().segment(&mut frame, |_| panic!("there is no packet")));
+}
+
+#[test]
 fn a_missing_checksum_is_filled_in() {
     let whole = tcp(false, 1, flag::ACK, b"payload");
     let mut partial = whole.clone();
@@ -200,7 +206,7 @@ proptest! {
             frame[6..8].copy_from_slice(&start.to_ne_bytes());
             frame[HEADER_BYTES] = version;
         }
-        Segmenter::new().segment(&mut frame, |packet| assert!(!packet.is_empty() || kind == 0));
+        Segmenter::new().segment(&mut frame, |packet| assert!(!packet.is_empty()));
     }
 
     #[test]
