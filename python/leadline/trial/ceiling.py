@@ -30,7 +30,7 @@ from leadline.errors import LeadlineError
 from leadline.trial.ceiling_cache import CeilingCache
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.load import Load
+from leadline.trial.load import Load, Part
 from leadline.trial.runner import Runner, begin_trial, end_trial
 from leadline.trial.workloads import PLAIN_ANSWER
 
@@ -134,7 +134,7 @@ async def calibrate(load: HttpWorkload, interrupt: Interrupt) -> TestResult | No
         clock = await generator.compare_clocks()
         event_log.record("clock", host=_GENERATOR, offset_ns=clock.offset_ns, bound_ns=clock.bound_ns)
         aimed = aimed_at(load, port, secure)
-        one = Load(f"{trial}/http", {"name": "http", **aimed.model_dump()}, {_GENERATOR: aimed})
+        one = Load(f"{trial}/http", {"name": "http", **aimed.model_dump()}, [Part(_GENERATOR, aimed)])
         ended = await Runner({_GENERATOR: generator}, {_GENERATOR: clock}, event_log, interrupt).run(one)
     if ended.failure is not None:
         raise ended.failure

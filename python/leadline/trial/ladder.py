@@ -24,7 +24,7 @@ from leadline.plan import BaseTest
 from leadline.plan.external_inputs import redacted
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.load import Load
+from leadline.trial.load import Load, Part
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.plan_search import PlanSearch, condition_metrics
 from leadline.trial.runner import LoadEnd, Runner, analyse_load, begin_trial, end_trial
@@ -180,7 +180,7 @@ async def _test(what: Climb, side: Side, name: str, test: BaseTest, here: _Here)
     event_log = here.runner.event_log
     event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     if test.searched is None:
-        ended = await _load(Load(name, test.model_dump(), {HERE: workload(test, side.server)}), here)
+        ended = await _load(Load(name, test.model_dump(), [Part(HERE, workload(test, side.server))]), here)
     else:
         ended = here.runner.ended(await _search(what, side, name, test, here))
     if ended.failure is not None:
@@ -213,7 +213,7 @@ async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Her
 
     async def measure(at_rate: BaseTest, number: int) -> TestResult:
         label, begin = f"{name}.{number}", len(here.entries)
-        one = Load(label, at_rate.model_dump(), {HERE: workload(at_rate, side.server)}, search=name)
+        one = Load(label, at_rate.model_dump(), [Part(HERE, workload(at_rate, side.server))], search=name)
         ended = await _load(one, here)
         if ended.failure is not None:
             raise ended.failure

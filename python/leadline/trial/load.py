@@ -1,12 +1,17 @@
-"""Runs one test: prepares every client's load, starts all at one instant, waits for the end, stops on request."""
+"""Runs one test: prepares each part of its load, starts all at one instant, waits for the end, stops on request.
+
+Receivers are prepared first, and count from then on; they are stopped when the last generator has ended and what is on
+its way has had time to arrive.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -31,24 +36,74 @@ _PREPARE_S = 30.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+class Role(StrEnum):
+    """What a part of a load does."""
+
+    GENERATOR = "generator"
+    RECEIVER = "receiver"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one host does in a load."""
+
+    host: str
+    work: LoadWorkload
+    role: Role = Role.GENERATOR
+    task: str = TASK
+    """Name of its task; a workload in phases has its own names."""
+    later_ms: int = 0
+    """When it starts, ms after the load's start."""
+    drain_ms: int = 0
+    """Of a receiver: how long it stays after the last generator has ended."""
+
+    @property
+    def phases(self) -> Sequence[Mapping[str, TaskWorkload]]:
+        """The tasks of each phase by their names; most loads are one task."""
+        return self.work.phases if isinstance(self.work, PhasedWorkload) else ({self.task: self.work},)
+
+
+def generators(workloads: Mapping[str, LoadWorkload], starts_ms: Mapping[str, int] | None = None) -> list[Part]:
+    """A generator on each host; those that are not in `starts_ms` start at once."""
+    return [Part(host, work, later_ms=(starts_ms or {}).get(host, 0)) for host, work in workloads.items()]
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load to run, and the agents that run it."""
+    """A load to run."""
 
     label: str
     """The test's label, as in "c01/1/tcp-up"."""
     test: dict[str, object]
     """The plan's test as data, for the journal."""
-    workloads: Mapping[str, LoadWorkload]
-    """By client host."""
+    parts: Sequence[Part]
+    """At most one of each role on a host."""
     watch: TargetWatch | None = None
     """Checks the figures each second, and may end the load."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while the load runs; None for none."""
-    starts_ms: Mapping[str, int] = field(default_factory=dict)
-    """When each client starts, ms after the first one; at once if it is not in it."""
     search: str | None = None
     """The label of the test whose search this load belongs to; None for a load by itself."""
+
+    @property
+    def generators(self) -> list[Part]:
+        """The parts that generate load."""
+        return [part for part in self.parts if part.role is Role.GENERATOR]
+
+    @property
+    def receivers(self) -> list[Part]:
+        """The parts that receive it."""
+        return [part for part in self.parts if part.role is Role.RECEIVER]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that generate load, which are those that a result is of."""
+        return [part.host for part in self.generators]
+
+    @property
+    def all_hosts(self) -> list[str]:
+        """Every host that takes part, once."""
+        return list(dict.fromkeys(part.host for part in self.parts))
 
 
 async def run(
@@ -67,7 +122,7 @@ async def run(
     try:
         await _run(load, agents, clocks, event_log, interrupt)
     except TaskFailed as failure:
-        kinds = {work.kind: kind_of(work) for work in load.workloads.values()}
+        kinds = {part.work.kind: kind_of(part.work) for part in load.parts}
         failure.hint = failure.hint or next((kind.advice(failure.code) for kind in kinds.values()), None)
         raise
 
@@ -81,82 +136,120 @@ async def _run(
 ) -> None:
     with ExitStack() as stack:
         stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
-        ready = await _prepare(load, agents)
-        instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
-        first = ready[0]
-        start_at_ns = instants[first] - clocks[first].offset_ns
-        hosts = list(load.workloads)
-        event_log.record(
-            "test-begin",
-            label=load.label,
-            test={**load.test, **kind_of(load.workloads[first]).describe_load(load.workloads[first])},
-            hosts=hosts,
-            start_at_ns=start_at_ns,
-            start_wall_ns=start_at_ns + time.time_ns() - time.monotonic_ns(),
-            controller_cpu_s=time.process_time(),
-            controller_boot_id=_boot_id(),
-            **({} if load.search is None else {"search": load.search}),
-        )
-        lengths_ms = (
-            load.starts_ms.get(host, 0) + kind_of(work).longest_ms(work) for host, work in load.workloads.items()
-        )
-        longest_s = max(lengths_ms) / 1000
-        kind = kind_of(load.workloads[first])
-        live = LiveMetrics(load.label, kind, start_at_ns, hosts=len(ready), event_log=event_log, longest_s=longest_s)
-        stack.callback(event_log.listen(live.on_event))
-        if load.watch is not None:
-            offsets_ns = {host: clocks[host].offset_ns for host in ready}
-            follow = Follower(
-                load.label, TestSpec.read(load.test), offsets_ns, load.watch, interrupt, notify=event_log.notify
-            )
-            stack.callback(event_log.listen(follow.on_event))
-        if load.interval_ms is not None:
-            offsets_ns = {host: clocks[host].offset_ns for host in ready}
-            spec = TestSpec.read(load.test)
-            intervals = RunningIntervals(spec, start_at_ns, load.interval_ms * 1_000_000)
-            follower = IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log)
-            stack.callback(event_log.listen(follower.on_event))
-        stopper = asyncio.create_task(_stop_when_asked(load.label, ready, agents, interrupt))
+        await _prepare_receivers(load, agents)
+        ready = await _prepare(load, load.generators, agents)
+        taking_part = list(dict.fromkeys(part.host for part in (*ready, *load.receivers)))
+        instants = start_instant({host: clocks[host] for host in taking_part}, now_ns=time.monotonic_ns())
+        start_at_ns = instants[taking_part[0]] - clocks[taking_part[0]].offset_ns
+        _record_begin(load, start_at_ns, event_log)
+        longest_s = max(part.later_ms + kind_of(part.work).longest_ms(part.work) for part in load.generators) / 1000
+        offsets_ns = {part.host: clocks[part.host].offset_ns for part in ready}
+        for follow in _followers(
+            load, start_at_ns, longest_s, offsets_ns=offsets_ns, event_log=event_log, interrupt=interrupt
+        ):
+            stack.callback(event_log.listen(follow))
+        stopper = asyncio.create_task(_stop_when_asked(load.label, taking_part, agents, interrupt))
         stack.callback(stopper.cancel)
         try:
             limit_s = longest_s + _REPORT_WITHIN_S
-            await _run_phase(load, 0, instants, agents, limit_s, interrupt=interrupt)
-            for phase in range(1, max(len(_phases(work)) for work in load.workloads.values())):
+            await _run_first_phase(load, ready, instants, agents, limit_s=limit_s, interrupt=interrupt)
+            for phase in range(1, max(len(part.phases) for part in load.generators)):
                 if interrupt.asked.is_set():
                     break
-                ready = await _prepare(load, agents, phase)
-                instants = start_instant({host: clocks[host] for host in ready}, now_ns=time.monotonic_ns())
-                await _run_phase(load, phase, instants, agents, limit_s, interrupt=interrupt)
+                ready = await _prepare(load, load.generators, agents, phase)
+                instants = start_instant({part.host: clocks[part.host] for part in ready}, now_ns=time.monotonic_ns())
+                await _begin(load, instants, agents)
+                await _await_ends(load, ready, agents, limit_s=limit_s, interrupt=interrupt, phase=phase)
         except BaseExceptionGroup as failures:
             raise _first(failures) from failures
+
+
+def _record_begin(load: Load, start_at_ns: int, event_log: EventLog) -> None:
+    """Record that a load begins; its receivers too, if it has any: a result is of the hosts that generate."""
+    first = load.generators[0].work
+    receivers = [{"host": part.host, "task": part.task} for part in load.receivers]
+    event_log.record(
+        "test-begin",
+        label=load.label,
+        test={**load.test, **kind_of(first).describe_load(first)},
+        hosts=load.hosts,
+        start_at_ns=start_at_ns,
+        start_wall_ns=start_at_ns + time.time_ns() - time.monotonic_ns(),
+        controller_cpu_s=time.process_time(),
+        controller_boot_id=_boot_id(),
+        **({} if load.search is None else {"search": load.search}),
+        **({"receivers": receivers} if receivers else {}),
+    )
+
+
+def _followers(
+    load: Load,
+    start_at_ns: int,
+    longest_s: float,
+    *,
+    offsets_ns: Mapping[str, int],
+    event_log: EventLog,
+    interrupt: Interrupt,
+) -> Iterator[Callable[[str, Event], None]]:
+    """What follows the events of a load while it runs: live figures, targets that may end it, intervals."""
+    kind = kind_of(load.generators[0].work)
+    hosts = len(offsets_ns)
+    yield LiveMetrics(load.label, kind, start_at_ns, hosts=hosts, event_log=event_log, longest_s=longest_s).on_event
+    if load.watch is not None:
+        spec = TestSpec.read(load.test)
+        yield Follower(load.label, spec, offsets_ns, load.watch, interrupt, notify=event_log.notify).on_event
+    if load.interval_ms is not None:
+        intervals = RunningIntervals(TestSpec.read(load.test), start_at_ns, load.interval_ms * 1_000_000)
+        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log).on_event
 
 
 _STOPPED = "stopped"
 """The agent's code of a task that was stopped before its start."""
 
 
-def _phases(work: LoadWorkload) -> Sequence[Mapping[str, TaskWorkload]]:
-    """The tasks of each phase by their names; most loads are one task."""
-    return work.phases if isinstance(work, PhasedWorkload) else ({TASK: work},)
-
-
-async def _run_phase(
+async def _run_first_phase(
     load: Load,
-    phase: int,
+    ready: Sequence[Part],
     instants: Mapping[str, int],
     agents: Mapping[str, Agent],
-    limit_s: float,
     *,
+    limit_s: float,
     interrupt: Interrupt,
 ) -> None:
-    """Begin the prepared tasks of each host at its instant, and wait for their ends."""
+    """Begin everything at one instant, and wait for the generators, then for the receivers. A receiver that fails
+    meanwhile fails the load: nothing counts any more."""
+    later_ns = {part.host: part.later_ms * 1_000_000 for part in ready}
+    await _begin(load, {host: at_ns + later_ns.get(host, 0) for host, at_ns in instants.items()}, agents)
     async with asyncio.TaskGroup() as group:
-        for host, at_ns in instants.items():
-            later_ns = load.starts_ms.get(host, 0) * 1_000_000 if phase == 0 else 0
-            await agents[host].begin(load.label, at_ns + later_ns)
-        for host in instants:
-            for task in _phases(load.workloads[host])[phase]:
-                group.create_task(_finished(agents[host], load.label, task, limit_s, interrupt))
+        ends = group.create_task(_await_ends(load, load.receivers, agents, limit_s=limit_s, interrupt=interrupt))
+        await _await_ends(load, ready, agents, limit_s=limit_s, interrupt=interrupt)
+        if load.receivers:
+            await interrupt.pause(max(part.drain_ms for part in load.receivers) / 1000)
+            for part in load.receivers:
+                await agents[part.host].stop(load.label, part.task)
+        await ends
+
+
+async def _begin(load: Load, instants: Mapping[str, int], agents: Mapping[str, Agent]) -> None:
+    """Begin the prepared tasks of each host at its instant."""
+    for host, at_ns in instants.items():
+        await agents[host].begin(load.label, at_ns)
+
+
+async def _await_ends(
+    load: Load,
+    parts: Sequence[Part],
+    agents: Mapping[str, Agent],
+    *,
+    limit_s: float,
+    interrupt: Interrupt,
+    phase: int = 0,
+) -> None:
+    """Wait for the ends of these parts' tasks in a phase."""
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            for task in part.phases[phase]:
+                group.create_task(_finished(agents[part.host], load.label, task, limit_s, interrupt))
 
 
 async def _finished(agent: Agent, label: str, task: str, limit_s: float, interrupt: Interrupt) -> None:
@@ -183,23 +276,28 @@ async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) ->
             await agents[host].stop(label)
 
 
-async def _prepare(load: Load, agents: Mapping[str, Agent], phase: int = 0) -> list[str]:
-    """Prepare the tasks of a phase; returns the hosts that are ready."""
+async def _prepare_receivers(load: Load, agents: Mapping[str, Agent]) -> None:
+    """Prepare every receiver: a generator may need one at its far end, and a load without one of them is another."""
+    for part in load.receivers:
+        await _prepare_part(load, part, agents)
 
-    async def prepare(host: str, work: LoadWorkload) -> None:
-        timeout_s = _PREPARE_S + kind_of(work).preparation_s(work)
-        for task, part in _phases(work)[phase].items():
-            await agents[host].prepare(load.label, task, part, timeout_s=timeout_s)
 
-    hosts = list(load.workloads)
+async def _prepare_part(load: Load, part: Part, agents: Mapping[str, Agent], phase: int = 0) -> None:
+    timeout_s = _PREPARE_S + kind_of(part.work).preparation_s(part.work)
+    for task, work in part.phases[phase].items():
+        await agents[part.host].prepare(load.label, task, work, timeout_s=timeout_s)
+
+
+async def _prepare(load: Load, parts: Sequence[Part], agents: Mapping[str, Agent], phase: int = 0) -> list[Part]:
+    """Prepare the tasks of a phase; returns the parts that are ready."""
     prepared = await asyncio.gather(
-        *(prepare(host, work) for host, work in load.workloads.items()), return_exceptions=True
+        *(_prepare_part(load, part, agents, phase) for part in parts), return_exceptions=True
     )
     failures = [found for found in prepared if isinstance(found, BaseException)]
     unexpected = [failure for failure in failures if not isinstance(failure, TaskFailed)]
     if unexpected:
         raise unexpected[0]
-    ready = [host for host, found in zip(hosts, prepared, strict=True) if not isinstance(found, BaseException)]
+    ready = [part for part, found in zip(parts, prepared, strict=True) if not isinstance(found, BaseException)]
     if not ready:
         raise failures[0]
     return ready

@@ -61,8 +61,7 @@ class Runner:
             ended = self.ended(failure)
             await self._stop(one)
             if self.keeps_unbegun and isinstance(failure, TaskFailed):
-                hosts = list(one.workloads)
-                self.event_log.record("test-begin", label=one.label, test=one.test, hosts=hosts, start_at_ns=None)
+                self.event_log.record("test-begin", label=one.label, test=one.test, hosts=one.hosts, start_at_ns=None)
         except BaseException as failure:
             if isinstance(failure, asyncio.CancelledError):
                 ended = replace(ended, status="interrupted")
@@ -90,7 +89,7 @@ class Runner:
 
     async def _stop(self, one: load.Load) -> None:
         """End what other hosts still do."""
-        await load.stop(one.label, list(one.workloads), self.agents)
+        await load.stop(one.label, one.all_hosts, self.agents)
 
 
 def begin_trial(

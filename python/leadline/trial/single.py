@@ -30,7 +30,7 @@ from leadline.plan.repeats import PrecisionGoal
 from leadline.trial import server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.load import Load
+from leadline.trial.load import Load, Part
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.runner import LoadEnd, Runner, begin_trial, end_trial
 from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with
@@ -151,7 +151,7 @@ async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: 
         if waits_for_idle_cpus([test.kind]):
             await record_wake_ups({HERE: agent}, event_log)
         event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
-        one = Load(name, test.model_dump(), {HERE: single.workload}, single.watch, single.interval_ms)
+        one = Load(name, test.model_dump(), [Part(HERE, single.workload)], single.watch, single.interval_ms)
         during = server_process.observed(agent, single.server_pid, event_log, name, _OBSERVE_PERIOD_MS)
         ended = await runner.run(one, during)
         event_log.notify(TestEnded(name, test.name, ended.status, ended.cause))

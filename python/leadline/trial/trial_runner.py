@@ -179,7 +179,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         await _search(test, able, up, env, context)
         return
     workloads = _workloads(test, able, address, up, env)
-    one = load.Load(name, test.model_dump(), workloads, starts_ms=starts_ms(test, able))
+    one = load.Load(name, test.model_dump(), load.generators(workloads, starts_ms(test, able)))
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
@@ -208,7 +208,8 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)
-        one = load.Load(label, at_rate.model_dump(), _workloads(at_rate, clients, address, up, env), search=name)
+        parts = load.generators(_workloads(at_rate, clients, address, up, env))
+        one = load.Load(label, at_rate.model_dump(), parts, search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
         return analyse_load(manifest, before, entries[begin:])

@@ -52,7 +52,7 @@ async def test_load_stopped_before_its_start_fails_unless_the_end_was_asked(is_a
         assert serve.port
         clocks = {host: await agent.compare_clocks() for host, agent in agents.items()}
         work = five_transactions(serve.port)
-        wanted = load.Load("t/rr", {"kind": "rr"}, dict.fromkeys(agents, work))
+        wanted = load.Load("t/rr", {"kind": "rr"}, [load.Part(host, work) for host in agents])
 
         def stop_one(host: str, event: Event) -> None:
             if host == "late" and isinstance(event, Prepared):

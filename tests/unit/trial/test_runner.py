@@ -29,7 +29,7 @@ def end_of(failure: BaseException | None, *, asked: bool = False) -> tuple[LoadE
         if asked:
             interrupt.asked.set()
         runner = Runner({}, {}, EventLog(EntryList(entries)), interrupt, guard)
-        return await runner.run(Load("c01/1/tcp", {"name": "tcp"}, {}))
+        return await runner.run(Load("c01/1/tcp", {"name": "tcp"}, []))
 
     try:
         ended = asyncio.run(run())

@@ -1,0 +1,98 @@
+"""A load whose receiver is on another host than its generator, on scripted agents: who is asked for what, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from leadline.agents import Agent, ClockComparison
+from leadline.contract.models import RrWorkload, Target
+from leadline.errors import TaskFailed
+from leadline.trial import load
+from leadline.trial.event_log import EntryList, EventLog
+from leadline.trial.interrupt import Interrupt
+from leadline.trial.load import Part, Role
+
+WORK = RrWorkload(
+    target=Target(host="127.0.0.1", port=1, ip_version=None),
+    protocol="tcp",
+    flows=1,
+    threads=1,
+    duration_ms=1,
+    number=None,
+    warmup_ms=0,
+    request_bytes=1,
+    response_bytes=1,
+    timeout_ms=1000,
+    bind=None,
+    interval_ms=100,
+)
+
+
+class ScriptedAgent:
+    """Notes what it is asked for; a receiver's task ends only when it is stopped."""
+
+    def __init__(self, name: str, asked: list[str], refuses: str | None = None) -> None:
+        self._name, self._asked, self._refuses = name, asked, refuses
+        self._stopped = asyncio.Event()
+        self.begun_ns: list[int] = []
+
+    async def prepare(self, _trial: str, task: str, _work: Any, timeout_s: float) -> None:
+        self._asked.append(f"{self._name} prepare {task}")
+        if task == self._refuses:
+            raise TaskFailed(self._name, task, "no_device", "no such device")
+
+    async def begin(self, _trial: str, at_ns: int) -> None:
+        self._asked.append(f"{self._name} begin")
+        self.begun_ns.append(at_ns)
+
+    async def finished(self, _trial: str, task: str, _timeout_s: float) -> None:
+        if task == "receive":
+            await self._stopped.wait()
+        self._asked.append(f"{self._name} {task} ended")
+
+    async def stop(self, _trial: str, task: str | None = None) -> None:
+        self._asked.append(f"{self._name} stop {task}")
+        self._stopped.set()
+
+
+def clock(host: str, offset_ns: int) -> ClockComparison:
+    return ClockComparison(host, offset_ns, 0, 1, 0, same_clock=not offset_ns, steady=True)
+
+
+async def run(refuses: str | None = None) -> tuple[list[str], dict[str, ScriptedAgent], list[dict[str, Any]]]:
+    """Run a load with its receiver on `far`, 1 s ahead by its clock."""
+    asked: list[str] = []
+    entries: list[dict[str, Any]] = []
+    agents = {name: ScriptedAgent(name, asked, refuses) for name in ("near", "far")}
+    parts = [Part("near", WORK), Part("far", WORK, Role.RECEIVER, task="receive", drain_ms=1)]
+    one = load.Load("c01/1/t", {"kind": "rr"}, parts)
+    clocks = {"near": clock("near", 0), "far": clock("far", 1_000_000_000)}
+    await load.run(one, cast("dict[str, Agent]", agents), clocks, EventLog(EntryList(entries)), Interrupt())
+    return asked, agents, entries
+
+
+async def test_receiver_is_ready_before_the_generator_and_ends_after_it() -> None:
+    asked, _, _ = await run()
+    order = ["far prepare receive", "near prepare load", "near begin", "near load ended", "far stop receive"]
+    assert [one for one in asked if one in order] == order
+    assert asked[-1] == "far receive ended"
+
+
+async def test_both_roles_begin_at_one_instant_on_their_own_clocks() -> None:
+    _, agents, _ = await run()
+    assert agents["far"].begun_ns == [agents["near"].begun_ns[0] + 1_000_000_000]
+
+
+async def test_record_names_the_receivers_beside_the_hosts_that_generate() -> None:
+    _, _, entries = await run()
+    (begin,) = [entry for entry in entries if entry["record"] == "test-begin"]
+    assert begin["hosts"] == ["near"]
+    assert begin["receivers"] == [{"host": "far", "task": "receive"}]
+
+
+async def test_receiver_that_cannot_begin_fails_the_load() -> None:
+    with pytest.raises(TaskFailed, match="no such device"):
+        await run(refuses="receive")
