@@ -31,7 +31,7 @@ impl Segmenter {
     pub fn segment(&mut self, frame: &mut [u8], mut each: impl FnMut(&[u8])) -> bool {
         let Some((header, packet)) = Header::split(frame) else { return false };
         if header.kind == Kind::Whole {
-            let sound = !packet.is_empty() && (!header.needs_checksum || fill_checksum(&header, packet));
+            let sound = !header.needs_checksum || fill_checksum(&header, packet);
             if sound {
                 each(packet);
             }
