@@ -137,7 +137,7 @@ async def _run(
     with ExitStack() as stack:
         stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
         await _prepare_receivers(load, agents)
-        ready = await _prepare(load, load.generators, agents)
+        ready = await _prepare(load, agents)
         taking_part = list(dict.fromkeys(part.host for part in (*ready, *load.receivers)))
         instants = start_instant({host: clocks[host] for host in taking_part}, now_ns=time.monotonic_ns())
         start_at_ns = instants[taking_part[0]] - clocks[taking_part[0]].offset_ns
@@ -156,7 +156,7 @@ async def _run(
             for phase in range(1, max(len(part.phases) for part in load.generators)):
                 if interrupt.asked.is_set():
                     break
-                ready = await _prepare(load, load.generators, agents, phase)
+                ready = await _prepare(load, agents, phase)
                 instants = start_instant({part.host: clocks[part.host] for part in ready}, now_ns=time.monotonic_ns())
                 await _begin(load, instants, agents)
                 await _await_ends(load, ready, agents, limit_s=limit_s, interrupt=interrupt, phase=phase)
@@ -221,10 +221,14 @@ async def _run_first_phase(
     later_ns = {part.host: part.later_ms * 1_000_000 for part in ready}
     await _begin(load, {host: at_ns + later_ns.get(host, 0) for host, at_ns in instants.items()}, agents)
     async with asyncio.TaskGroup() as group:
-        ends = group.create_task(_await_ends(load, load.receivers, agents, limit_s=limit_s, interrupt=interrupt))
+        drain_s = max((part.drain_ms for part in load.receivers), default=0) / 1000
+        receiver_limit_s = limit_s + drain_s + _REPORT_WITHIN_S
+        ends = group.create_task(
+            _await_ends(load, load.receivers, agents, limit_s=receiver_limit_s, interrupt=interrupt)
+        )
         await _await_ends(load, ready, agents, limit_s=limit_s, interrupt=interrupt)
         if load.receivers:
-            await interrupt.pause(max(part.drain_ms for part in load.receivers) / 1000)
+            await interrupt.pause(drain_s)
             for part in load.receivers:
                 await agents[part.host].stop(load.label, part.task)
         await ends
@@ -288,8 +292,9 @@ async def _prepare_part(load: Load, part: Part, agents: Mapping[str, Agent], pha
         await agents[part.host].prepare(load.label, task, work, timeout_s=timeout_s)
 
 
-async def _prepare(load: Load, parts: Sequence[Part], agents: Mapping[str, Agent], phase: int = 0) -> list[Part]:
-    """Prepare the tasks of a phase; returns the parts that are ready."""
+async def _prepare(load: Load, agents: Mapping[str, Agent], phase: int = 0) -> list[Part]:
+    """Prepare the generators' tasks of a phase; returns the generators that are ready."""
+    parts = load.generators
     prepared = await asyncio.gather(
         *(_prepare_part(load, part, agents, phase) for part in parts), return_exceptions=True
     )

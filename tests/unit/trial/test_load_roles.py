@@ -38,6 +38,7 @@ class ScriptedAgent:
         self._name, self._asked, self._refuses = name, asked, refuses
         self._stopped = asyncio.Event()
         self.begun_ns: list[int] = []
+        self.limit_s = 0.0
 
     async def prepare(self, _trial: str, task: str, _work: Any, timeout_s: float) -> None:
         self._asked.append(f"{self._name} prepare {task}")
@@ -48,7 +49,8 @@ class ScriptedAgent:
         self._asked.append(f"{self._name} begin")
         self.begun_ns.append(at_ns)
 
-    async def finished(self, _trial: str, task: str, _timeout_s: float) -> None:
+    async def finished(self, _trial: str, task: str, timeout_s: float) -> None:
+        self.limit_s = timeout_s
         if task == "receive":
             await self._stopped.wait()
         self._asked.append(f"{self._name} {task} ended")
@@ -84,6 +86,11 @@ async def test_receiver_is_ready_before_the_generator_and_ends_after_it() -> Non
 async def test_both_roles_begin_at_one_instant_on_their_own_clocks() -> None:
     _, agents, _ = await run()
     assert agents["far"].begun_ns == [agents["near"].begun_ns[0] + 1_000_000_000]
+
+
+async def test_receiver_may_report_after_a_generator_that_took_as_long_as_it_may() -> None:
+    _, agents, _ = await run()
+    assert agents["far"].limit_s > agents["near"].limit_s + 0.001
 
 
 async def test_record_names_the_receivers_beside_the_hosts_that_generate() -> None:
