@@ -34,6 +34,8 @@ class Conversion:
 
     file: str
     items: list[Item] = field(default_factory=list)
+    parameters: set[str] = field(default_factory=set)
+    """Parameters that the original does not read, and its native form needs."""
     _seen: set[Item] = field(default_factory=set)
 
     def kept(self, what: str, line: int | None) -> None:

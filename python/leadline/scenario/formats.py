@@ -51,7 +51,8 @@ def read_scenario(
     contents = [content]
     reader = None if read_file is None else _remembering(read_file, contents)
     found = _read_content(content, head, file, options, reader)
-    check_given_parameters(options.parameters, contents, file)
+    added = found[1].parameters if found[1] is not None else ()
+    check_given_parameters((name for name in options.parameters if name not in added), contents, file)
     return found
 
 

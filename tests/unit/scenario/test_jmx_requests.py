@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from jmx_texts import arguments, converted, element, flow, get, group, headers, post, raw_body
+from jmx_texts import arguments, converted, element, flow, get, group, headers, plan, post, raw_body
 
+from in_process import leadline
 from jmx_elements import property_of
 from leadline.errors import PlanError
 
@@ -294,6 +296,37 @@ def test_a_pattern_of_a_status_line_that_is_no_status_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(PlanError, match="the status line is not among the headers"):
         converted(group(get("/a", given)))
+
+
+def sampler_without_server(*below: str, **values: str) -> str:
+    given: dict[str, Any] = {"HTTPSampler__path": "/a", "HTTPSampler__method": "GET", **values}
+    return element("HTTPSamplerProxy", "a", *below, gui="HttpTestSampleGui", **given)
+
+
+def test_a_request_without_a_server_asks_for_one(tmp_path: Path) -> None:
+    document, conversion = converted(group(sampler_without_server(HTTPSampler__port="81")))
+    assert document["base"] == "http://${param('default_server')}:81"
+    assert "give one with -J default_server=HOST" in next(item.why for item in conversion.items if item.why)
+    file = tmp_path / "plan.jmx"
+    file.write_bytes(plan(group(sampler_without_server())))
+    # The plan itself does not read that parameter, so that the check of parameters must know it.
+    written = leadline("convert", file, "-J", "default_server=shop.test")
+    assert written.returncode == 0, written.stderr
+    ran = leadline("scenario", file)
+    assert ran.returncode == 2
+    assert "the parameter 'default_server' has no value; give -J default_server=VALUE" in ran.stderr
+
+
+def test_a_file_is_no_server() -> None:
+    with pytest.raises(PlanError, match="it reads a file, which is no request"):
+        converted(group(sampler_without_server(HTTPSampler__protocol="file")))
+
+
+def test_an_unknown_charset_matters_only_to_what_is_encoded_with_it() -> None:
+    unknown: dict[str, Any] = {"HTTPSampler__contentEncoding": "application/json"}
+    converted(group(get("/a", **unknown)))
+    with pytest.raises(PlanError, match="the charset application/json is not known"):
+        converted(group(get("/a", inner=arguments(q="1"), **unknown)))
 
 
 def test_an_empty_proxy_is_none() -> None:

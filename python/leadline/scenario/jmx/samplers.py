@@ -16,6 +16,8 @@ from leadline.scenario.jmx.context import Context, Scope, made
 from leadline.scenario.jmx.tree import Element, Tag, inner_tag, inner_text, is_true
 from leadline.scenario.lower_expressions import Names, as_text
 
+DEFAULT_SERVER = "default_server"
+"""The parameter that has the server of requests which name none."""
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"})
 _WITH_QUERY = frozenset({"GET", "DELETE", "OPTIONS"})
 _WITHOUT_BODY = frozenset({"HEAD", "OPTIONS"})
@@ -70,6 +72,8 @@ class _Settings:
         try:
             codec = codecs.lookup(named).name
         except LookupError:
+            if self.text("HTTPSampler.method", "GET").strip() in _WITH_QUERY and not self._arguments():
+                return  # nothing of the request is encoded with it
             self.context.cannot(self.element, f"the charset {named} is not known")
             return
         self.charset, self.is_utf8 = _JAVA_CHARSETS.get(codec, named), codec == "utf-8"
@@ -94,13 +98,23 @@ class _Settings:
         scheme = self.native("HTTPSampler.protocol", "http") or "http"
         if not domain:
             known = re.match(r"\$\{([^${}]+)\}", path)
-            if known is None or not self.context.constants.get(known[1], "http").startswith("http"):
-                self.context.cannot(self.element, "it names no server")
-            return "", path
+            if known is not None and self.context.constants.get(known[1], "http").startswith("http"):
+                return "", path
+            if scheme.lower() == "file":
+                self.context.cannot(self.element, "it reads a file, which is no request")
+            domain = self._given_server()
         scheme = scheme.removesuffix("://").rstrip(":/")
         base = f"{scheme}://{domain}" + (f":{port}" if port and port != "0" else "")
         # What begins with a variable may be a path with or without its slash, or a whole URL.
         return base, _single_slashes(path if path.startswith(("/", "${")) else "/" + path)
+
+    def _given_server(self) -> str:
+        """The server of a request that names none: a parameter without a default; a run without it is refused."""
+        conversion = self.context.conversion
+        conversion.parameters.add(DEFAULT_SERVER)
+        why = f"it names no server: give one with -J {DEFAULT_SERVER}=HOST; without it nothing is run"
+        conversion.changed(self.element.what, self.element.line, why)
+        return f"${{{show(Call('param', (Literal(DEFAULT_SERVER),)))}}}"
 
     def body(self, found: Made, method: str) -> None:
         arguments = self._arguments()
