@@ -40,7 +40,40 @@ def _boundary(name: str, left: str, right: str, **values: str) -> str:
     return element("BoundaryExtractor", name, **named)
 
 
+def _jmes(path: str, expected: str, **values: Any) -> str:
+    """An assertion that a JMESPath has a value."""
+    given: dict[str, Any] = {"JSONVALIDATION": True, "EXPECT_NULL": False, "INVERT": False, "ISREGEX": False, **values}
+    return element("JMESPathAssertion", path, JMES_PATH=path, EXPECTED_VALUE=expected, **given)
+
+
+def _taken(path: str, name: str) -> str:
+    """An extractor by a JMESPath."""
+    given = {"referenceName": name, "jmesPathExpr": path, "matchNumber": "1", "defaultValue": "NONE"}
+    named: dict[str, Any] = {f"JMESExtractor__{key}": value for key, value in given.items()}
+    return element("JMESPathExtractor", name, **named)
+
+
 CASES: tuple[Case, ...] = (
+    case(
+        "jmespath",
+        get(
+            "/list",
+            _taken("token", "a"),
+            _taken("items[0].id", "b"),
+            _taken("nope.x", "c"),
+            _taken("items[99]", "d"),
+            name="take",
+        ),
+        get("/${a}/${b}/${c}/${d}"),
+        get("/list", json_("first", "$.items.[0].id", "1"), name="dot"),
+        get("/${first}"),
+        get("/list", _jmes("items[0].id", "11"), name="met or not"),
+        get("/list", _jmes("items[0].name", "ant"), name="text"),
+        get("/list", _jmes("nope", "x"), name="missing"),
+        get("/list", _jmes("nope", "x", INVERT=True), name="missing, inverted"),
+        get("/list", _jmes("items[0].id", "\\d+", ISREGEX=True), name="pattern"),
+        get("/list", _jmes("token", "zzz", INVERT=True), name="inverted"),
+    ),
     case(
         "regex-extractor",
         get(

@@ -329,6 +329,55 @@ def test_an_unknown_charset_matters_only_to_what_is_encoded_with_it() -> None:
         converted(group(get("/a", inner=arguments(q="1"), **unknown)))
 
 
+JMES: dict[str, Any] = {"JMESExtractor__referenceName": "v", "JMESExtractor__matchNumber": "1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "native"),
+    [
+        (
+            element("JMESPathExtractor", "x", JMESExtractor__jmesPathExpr="a.b[0].c", **JMES),
+            {"v": {"json": "$.a.b[0].c", "default": ""}},
+        ),
+        (
+            element("com.atlantbh.JSONPathExtractor", "x", VAR="v", JSONPATH="a.b", DEFAULT="d", SUBJECT="BODY"),
+            {"v": {"json": "$.a.b", "default": "d"}},
+        ),
+        (
+            element("com.atlantbh.JSONPathExtractor", "x", VAR="v", JSONPATH="$.a", SUBJECT="VAR", VARIABLE="w"),
+            {"v": {"json": "$.a", "default": "", "from": "variable:w"}},
+        ),
+    ],
+)
+def test_paths_of_names_and_numbers_are_those_of_json(given: str, native: dict[str, Any]) -> None:
+    (step,) = flow(get("/a", given))
+    assert step["extract"] == native
+
+
+def test_what_json_paths_mean_otherwise_is_refused() -> None:
+    for path in ("a[*].b", "length(a)", "a || b", "a.*"):
+        with pytest.raises(PlanError, match="more than names and numbers"):
+            converted(group(get("/a", element("JMESPathExtractor", "x", JMESExtractor__jmesPathExpr=path, **JMES))))
+    with pytest.raises(PlanError, match="more than names and numbers"):
+        converted(group(get("/a", element("com.atlantbh.JSONPathExtractor", "x", VAR="v", JSONPATH="$..a"))))
+    with pytest.raises(PlanError, match="need only exist, or be null"):
+        converted(group(get("/a", element("JMESPathAssertion", "x", JMES_PATH="a", JSONVALIDATION=False))))
+
+
+def test_a_jmespath_with_a_value_is_a_check() -> None:
+    given = element("JMESPathAssertion", "x", JMES_PATH="a.b", JSONVALIDATION=True, EXPECTED_VALUE="1", ISREGEX=False)
+    (step,) = flow(get("/a", given))
+    assert step["check"] == [{"json": "$.a.b", "value": "1", "name": "x"}]
+
+
+def test_a_dot_before_a_bracket_of_a_json_path_has_no_meaning() -> None:
+    values = {"referenceNames": "v", "jsonPathExprs": "$.rows.*.[0]", "match_numbers": "1", "defaultValues": "d"}
+    named: dict[str, Any] = {f"JSONPostProcessor__{key}": value for key, value in values.items()}
+    given = element("JSONPostProcessor", "x", **named)
+    (step,) = flow(get("/a", given))
+    assert step["extract"]["v"]["json"] == "$.rows.*[0]"
+
+
 def test_an_empty_proxy_is_none() -> None:
     given = element("ConfigTestElement", gui="HttpDefaultsGui", HTTPSampler__proxyHost="${__P(proxyHost,)}")
     converted(given, group(get("/a")))

@@ -7,14 +7,17 @@ from typing import Any
 
 from leadline.scenario.expressions import show_template
 from leadline.scenario.jmx.context import Context
+from leadline.scenario.jmx.json_answers import jmes_checks, jmes_extractors, plugin_extractors
 from leadline.scenario.jmx.texts import CannotRun
 from leadline.scenario.jmx.tree import Element, texts
 
 EXTRACTORS = (
     "RegexExtractor", "JSONPostProcessor", "BoundaryExtractor", "HtmlExtractor", "XPathExtractor", "XPath2Extractor",
+    "JMESPathExtractor", "JSONPathExtractor",
 )  # fmt: skip
 ASSERTIONS = (
     "ResponseAssertion", "DurationAssertion", "SizeAssertion", "JSONPathAssertion", "XPathAssertion", "XPath2Assertion",
+    "JMESPathAssertion",
 )  # fmt: skip
 
 
@@ -134,7 +137,12 @@ def _split_like_java(text: str) -> list[str]:
 
 def _json_path_like_java(path: str) -> str:
     """A JSONPath as JMeter's library reads one without `$`: it puts `$.` in front, so that `.id` is `$..id`."""
+    path = path.replace(".[", "[") if _IS_PLAIN_PATH.fullmatch(path) else path
     return f"$.{path}" if path.startswith(".") else path
+
+
+_IS_PLAIN_PATH = re.compile(r"[\w$.*\[\]-]+")
+"""A path without filters and texts in quotes, in which a dot before a bracket has no meaning."""
 
 
 def _xpath(context: Context, element: Element) -> dict[str, dict[str, Any]]:
@@ -323,6 +331,8 @@ _EXTRACTORS = {
     "HtmlExtractor": _css,
     "XPathExtractor": _xpath,
     "XPath2Extractor": _xpath,
+    "JMESPathExtractor": jmes_extractors,
+    "JSONPathExtractor": plugin_extractors,
 }
 _ASSERTIONS = {
     "ResponseAssertion": _response,
@@ -331,4 +341,5 @@ _ASSERTIONS = {
     "JSONPathAssertion": _json_path,
     "XPathAssertion": _xpath_check,
     "XPath2Assertion": _xpath_check,
+    "JMESPathAssertion": jmes_checks,
 }
