@@ -423,6 +423,7 @@ class _Reading:
         trial.tests[label] = TestData(
             spec=spec,
             hosts=tuple(record.get("hosts") or ()),
+            receivers=frozenset((str(one["host"]), str(one["task"])) for one in record.get("receivers") or ()),
             case=trial.case,
             repeat=trial.repeat,
             parameters=trial.parameters,

@@ -296,6 +296,8 @@ class TestData:
     spec: TestSpec
     # Hosts that should generate load.
     hosts: tuple[str, ...] = ()
+    # The tasks that receive it, by host and name, where a load has receivers of its own.
+    receivers: frozenset[tuple[str, str]] = frozenset()
     case: str = ""
     repeat: int = 1
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -387,8 +389,13 @@ class TestData:
             self.left_out_samples[key] = count
 
     def load_outcomes(self) -> list[OutcomeOf]:
-        """Outcomes of the tasks that generated load, without the server's."""
-        return [found for found in self.outcomes if not self.hosts or found.host in self.hosts]
+        """Outcomes of the tasks that generated load, without the server's and the receivers'."""
+        own = (found for found in self.outcomes if (found.host, found.task) not in self.receivers)
+        return [found for found in own if not self.hosts or found.host in self.hosts]
+
+    def receiver_outcomes(self) -> list[OutcomeOf]:
+        """Outcomes of the load's receivers."""
+        return [found for found in self.outcomes if (found.host, found.task) in self.receivers]
 
     def fleet_reports(self) -> list[records.TunnelReport]:
         """The report of each fleet that ran the test."""
@@ -413,7 +420,7 @@ class TestData:
         standing = [
             account
             for (host, task), account in self.standings.items()
-            if (host, task) not in finished and (not self.hosts or host in self.hosts)
+            if (host, task) not in finished | self.receivers and (not self.hosts or host in self.hosts)
         ]
         return [*(found.outcome for found in self.load_outcomes()), *standing]
 
