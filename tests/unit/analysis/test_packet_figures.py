@@ -1,0 +1,115 @@
+"""Counts and figures of generated frames, from made reports of generators and receivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from made_journals import histogram
+
+from leadline.analysis.histograms import decode
+from leadline.analysis.model import Verdict
+from leadline.analysis.packet_figures import (
+    PacketCounts,
+    counter_reasons,
+    cpu_per_packet,
+    delay_metrics,
+    rate_metrics,
+    unsent_reasons,
+)
+
+
+def sent(frames: int, **more: Any) -> dict[str, Any]:
+    return {"sent": frames, "sent_bytes": 60 * frames, "unsent": 0, "interface": {"tx_packets": frames}, **more}
+
+
+def received(frames: int, **more: Any) -> dict[str, Any]:
+    none = {"duplicates": 0, "reordered": 0, "behind_window": 0, "beyond_flows": 0}
+    counters = {"interface": {"rx_packets": frames}}
+    return {"received": frames, "received_bytes": 60 * frames, **none, **counters, **more}
+
+
+def test_lost_counts_distinct_frames_so_duplicates_hide_nothing() -> None:
+    counts = PacketCounts.of([sent(1000)], [received(1000, duplicates=3, reordered=2)])
+    assert (counts.lost, counts.duplicates, counts.reordered, counts.unsent) == (3, 3, 2, 0)
+    assert counts.metrics()["lost_ratio"].value == 0.003
+
+
+def test_counts_of_several_generators_and_receivers_are_summed() -> None:
+    counts = PacketCounts.of([sent(10), sent(20)], [received(9), received(20)])
+    assert (counts.sent, counts.received, counts.lost) == (30, 29, 1)
+
+
+def test_unsent_frames_are_not_lost() -> None:
+    counts = PacketCounts.of([sent(900, unsent=100)], [received(900)])
+    assert (counts.lost, counts.unsent) == (0, 100)
+
+
+@pytest.mark.parametrize("doubt", [{"beyond_flows": 1}, {"behind_window": 1}, {"overrun": 1}])
+def test_loss_is_unknown_where_the_receiver_cannot_tell_frames_apart(doubt: dict[str, int]) -> None:
+    counts = PacketCounts.of([sent(10)], [received(9, **doubt)])
+    assert (counts.lost, counts.duplicates, counts.received) == (None, None, 9)
+    assert counts.metrics()["lost_ratio"].value is None
+
+
+@pytest.mark.parametrize(("generators", "receivers"), [([], [received(5)]), ([sent(5)], [])])
+def test_loss_is_unknown_without_one_of_the_sides(
+    generators: list[dict[str, Any]], receivers: list[dict[str, Any]]
+) -> None:
+    assert PacketCounts.of(generators, receivers).lost is None
+
+
+def test_more_distinct_frames_than_were_sent_are_no_negative_loss() -> None:
+    assert PacketCounts.of([sent(5)], [received(6)]).lost is None
+
+
+def test_unknown_unsent_is_not_zero() -> None:
+    assert PacketCounts.of([sent(5, unsent=None)], [received(5)]).unsent is None
+
+
+def test_rates_of_a_full_gigabit_line() -> None:
+    metrics = rate_metrics(1_488_095, 60 * 1_488_095, 1.0, 1e9)
+    assert metrics["line_rate_ratio"].value == pytest.approx(1.0, rel=1e-6)
+    assert metrics["throughput_bps"].value == 1_488_095 * 64 * 8
+    assert metrics["wire_bps"].value == 1_488_095 * 84 * 8
+
+
+def test_share_of_an_unknown_line_and_unknown_frames_are_unknown() -> None:
+    assert rate_metrics(10, 600, 1.0, None)["line_rate_ratio"].value is None
+    assert {metric.value for metric in rate_metrics(None, None, 1.0, 1e9).values()} == {None}
+
+
+def test_delay_variation_is_against_the_least_delay() -> None:
+    metrics = delay_metrics(decode(histogram("one_way_delay", [10_000] * 900 + [50_000] * 100)))
+    least, high = metrics["one_way_delay_min_us"].value, metrics["one_way_delay_p99_9_us"].value
+    assert least == pytest.approx(10, rel=0.01)
+    assert high == pytest.approx(50, rel=0.01)
+    assert metrics["delay_variation_us"].value == pytest.approx(40, rel=0.02)
+
+
+def test_delays_that_were_not_measured_are_unknown() -> None:
+    assert {metric.value for metric in delay_metrics(None).values()} == {None}
+
+
+def test_cpu_time_of_a_packet() -> None:
+    assert cpu_per_packet(0.2, 1_000_000).value == pytest.approx(200)
+    assert cpu_per_packet(None, 10).value is None
+
+
+def test_interface_that_counted_fewer_frames_contradicts() -> None:
+    ((verdict, reason),) = counter_reasons([sent(10)], [received(10, interface={"rx_packets": 8})])
+    assert verdict is Verdict.UNDETERMINED
+    assert "the receiver counted 10 frames, its interface 8" in reason.text
+
+
+@pytest.mark.parametrize("interface", [{"rx_packets": 12}, {"rx_packets": None}, {}])
+def test_other_traffic_or_an_unreadable_counter_contradicts_nothing(interface: dict[str, Any]) -> None:
+    assert not list(counter_reasons([sent(10)], [received(10, interface=interface)]))
+
+
+def test_frames_that_never_left_limit_the_figure() -> None:
+    ((verdict, reason),) = unsent_reasons([sent(900, unsent=100)])
+    assert verdict is Verdict.GENERATOR_LIMITED
+    assert "100 of 1,000 frames" in reason.text
+    assert not list(unsent_reasons([sent(100_000, unsent=1)]))
+    assert not list(unsent_reasons([sent(100, unsent=None)]))
