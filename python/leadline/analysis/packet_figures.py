@@ -1,7 +1,7 @@
 """The figures of generated frames: what a generator sent and a receiver counted, set against each other. Pure.
 
 Three counts are apart: frames that were due and never left (unsent), frames that left late, and frames that left and
-did not arrive (lost). Lost is what the generator sent without the distinct frames that the receiver counted, so the first
+did not arrive (lost). Lost is what the generator sent without the distinct frames that the receiver counted: the first
 and the last ones are in it too. What cannot be known is None.
 """
 
