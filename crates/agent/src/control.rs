@@ -294,6 +294,8 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Process(_) => "process",
         Workload::Profile(_) => "profile",
         Workload::Emulate(_) => "emulate",
+        Workload::PacketGenerator(_) => "packet_generator",
+        Workload::PacketReceiver(_) => "packet_receiver",
     }
 }
 

@@ -17,6 +17,7 @@ mod iperf3_login;
 mod iperf3_options;
 mod observation;
 mod outcome;
+mod packets;
 pub mod scenario;
 mod schema;
 mod stream;
@@ -47,6 +48,11 @@ pub use observation::{
 pub use outcome::{
     DatagramReport, DelayReport, FlowReport, LengthsReport, LoadReport, MachineUse, Outcome, QuotaUse, Side,
     ThreadReport,
+};
+pub use packets::{
+    AddressRange, CaptureSpec, CaptureTiming, FieldOrder, FrameSize, FrameSpec, FrameTransport, GeneratorPath,
+    InterfaceCounts, OuterKind, OuterSpec, PacketFlowCount, PacketFlows, PacketGeneratorSpec, PacketReceiverSpec,
+    PacketsReceived, PacketsReport, PacketsSent, PortRange, ReceivedFrames, ReceiverPath, SizeCount, VlanSpec,
 };
 pub use scenario::ScenarioSpec;
 pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpReport};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::ScenarioReport;
 use crate::schema::JsonSchema;
-use crate::{Counts, CryptoReport, Direction, HistogramReport, TcpReport, TunnelReport};
+use crate::{Counts, CryptoReport, Direction, HistogramReport, PacketsReport, TcpReport, TunnelReport};
 
 /// The figures of one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,9 @@ pub struct Outcome {
     /// The figures of a scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Box<ScenarioReport>>,
+    /// The figures of a packet generator or receiver; frames' delays are the histogram `one_way_delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Box<PacketsReport>>,
 }
 
 /// One flow from its first to its last byte.

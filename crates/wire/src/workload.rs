@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::iperf3_login::Iperf3Users;
 use crate::schema::JsonSchema;
 use crate::{
-    CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, ScenarioSpec, SessionKey, StreamOptions, Target,
-    TunnelSpec,
+    CryptoSpec, Direction, EmulateSpec, HttpAnswer, HttpSpec, PacketGeneratorSpec, PacketReceiverSpec, ScenarioSpec,
+    SessionKey, StreamOptions, Target, TunnelSpec,
 };
 
 /// The kind of a task and its parameters.
@@ -48,6 +48,12 @@ pub enum Workload {
     /// A link with a rate, a delay and faults, between two interfaces, until stopped.
     #[schemars(title = "EmulateWorkload")]
     Emulate(EmulateSpec),
+    /// A generator of frames on an interface.
+    #[schemars(title = "PacketGeneratorWorkload")]
+    PacketGenerator(Box<PacketGeneratorSpec>),
+    /// A receiver of frames on an interface.
+    #[schemars(title = "PacketReceiverWorkload")]
+    PacketReceiver(Box<PacketReceiverSpec>),
 }
 
 /// The resources that one peer of a server may use. A peer is an IPv4 address, or an IPv6 network of 64 bits.

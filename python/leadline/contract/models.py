@@ -305,6 +305,11 @@ class FrameCounts(BaseModel):
     reordered: Annotated[int, Field(ge=0)]
 
 
+class FrameSize(BaseModel):
+    bytes: Annotated[int, Field(ge=0)]
+    count: Annotated[int, Field(ge=0)]
+
+
 class Header(BaseModel):
     name: str
     value: str
@@ -366,6 +371,13 @@ class HttpScript(BaseModel):
 class HttpTimeouts(BaseModel):
     connect_ms: Annotated[int, Field(ge=0)]
     response_ms: Annotated[int, Field(ge=0)]
+
+
+class InterfaceCounts(BaseModel):
+    rx_dropped: Annotated[int | None, Field(ge=0)] = None
+    rx_packets: Annotated[int | None, Field(ge=0)] = None
+    tx_dropped: Annotated[int | None, Field(ge=0)] = None
+    tx_packets: Annotated[int | None, Field(ge=0)] = None
 
 
 class InterfaceFacts(BaseModel):
@@ -584,8 +596,30 @@ class OpenStage(BaseModel):
     to_per_s: float
 
 
+class OuterSpec(BaseModel):
+    destination: str
+    identifier: Annotated[int | None, Field(ge=0)] = None
+    kind: Literal["gre", "vxlan"]
+    source: str
+
+
 class OutputPart1(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
+
+
+class PacketFlowCount(BaseModel):
+    duplicates: Annotated[int, Field(ge=0)]
+    flow: Annotated[int, Field(ge=0)]
+    frames: Annotated[int, Field(ge=0)]
+    numbers: Annotated[int, Field(ge=0)]
+    reordered: Annotated[int, Field(ge=0)]
+
+
+class PacketFlows(BaseModel):
+    count: Annotated[int, Field(ge=0)]
+    order: Literal["in_turn", "random"]
+    seed: Annotated[int, Field(ge=0)]
+    zipf: float | None = None
 
 
 class PeerLimits(BaseModel):
@@ -613,6 +647,12 @@ class PopulationReport(BaseModel):
     start_ns: Annotated[int | None, Field(ge=0)] = None
     users_begun: Annotated[int, Field(ge=0)]
     users_most: Annotated[int, Field(ge=0)]
+
+
+class PortRange(BaseModel):
+    first: Annotated[int, Field(ge=0, le=65535)]
+    last: Annotated[int, Field(ge=0, le=65535)]
+    order: Literal["in_turn", "random"]
 
 
 class PressureSample(BaseModel):
@@ -750,6 +790,11 @@ class SampleTransaction(BaseModel):
 class ScenarioFile(BaseModel):
     content_base64: str
     name: str
+
+
+class SizeCount(BaseModel):
+    bytes: Annotated[int, Field(ge=0)]
+    frames: Annotated[int, Field(ge=0)]
 
 
 class SizeShare(BaseModel):
@@ -1054,6 +1099,13 @@ class UserStage(BaseModel):
     users: Annotated[int, Field(ge=0)]
 
 
+class VlanSpec(BaseModel):
+    first: Annotated[int, Field(ge=0, le=65535)]
+    last: Annotated[int, Field(ge=0, le=65535)]
+    priority: Annotated[int, Field(ge=0, le=255)]
+    protocol: Annotated[int, Field(ge=0, le=65535)]
+
+
 class Cpu(RootModel[int]):
     root: Annotated[int, Field(ge=0)]
 
@@ -1108,6 +1160,27 @@ class EmulateWorkload(BaseModel):
     seed: Annotated[int, Field(ge=0)]
 
 
+class PacketReceiverWorkload(BaseModel):
+    clock_ahead_ns: int
+    device: str
+    drain_ms: Annotated[int, Field(ge=0)]
+    duration_ms: Annotated[int | None, Field(ge=0)] = None
+    flows: Annotated[int, Field(ge=0)]
+    interval_ms: Annotated[int, Field(ge=0)]
+    kind: Literal["packet_receiver"] = "packet_receiver"
+    measures_delay: bool
+    test_id: Annotated[int, Field(ge=0)]
+    then: Literal["drop", "pass", "echo"]
+    via: Literal["auto", "xdp", "af_packet"]
+    warmup_ms: Annotated[int, Field(ge=0)]
+
+
+class AddressRange(BaseModel):
+    first: str
+    last: str
+    order: Literal["in_turn", "random"]
+
+
 class UserArrivals(BaseModel):
     drop_undone: bool | None = False
     duration_ms: Annotated[int | None, Field(ge=0)] = None
@@ -1128,6 +1201,17 @@ class OpenArrivals(BaseModel):
     stages: list[OpenStage]
     users_at_start: Annotated[int, Field(ge=0)]
     users_most: Annotated[int | None, Field(ge=0)] = None
+
+
+class CaptureSpec(BaseModel):
+    file: str
+    loops: Annotated[int | None, Field(ge=0)] = None
+    networks: dict[str, str]
+    pads_cut_frames: bool
+    rewrites_macs: bool
+    speed: float
+    timing: Literal["own", "rate", "top"]
+    vlan: Annotated[int | None, Field(ge=0, le=65535)] = None
 
 
 class CheckStatus(BaseModel):
@@ -1302,6 +1386,23 @@ class FlowReport(BaseModel):
     start_ns: Annotated[int | None, Field(ge=0)] = None
 
 
+class FrameSpec(BaseModel):
+    destination_mac: str | None = None
+    destination_ports: PortRange
+    destinations: AddressRange
+    dscp: Annotated[int, Field(ge=0, le=255)]
+    has_udp_checksum: bool
+    outer: OuterSpec | None = None
+    sizes: list[FrameSize]
+    source_mac: str | None = None
+    source_ports: PortRange
+    sources: AddressRange
+    template: str | None = None
+    transport: Literal["udp", "tcp_syn", "tcp_ack", "icmp_echo"]
+    ttl: Annotated[int, Field(ge=0, le=255)]
+    vlans: list[VlanSpec]
+
+
 class HostFacts(BaseModel):
     architecture: str
     base_clock_hz: Annotated[int | None, Field(ge=0)] = None
@@ -1403,6 +1504,42 @@ class SetNode(BaseModel):
     kind: Literal["set"] = "set"
     value: Expression
     variable: str
+
+
+class PacketsReceived(BaseModel):
+    behind_window: Annotated[int, Field(ge=0)]
+    beyond_flows: Annotated[int, Field(ge=0)]
+    by_size: list[SizeCount]
+    duplicates: Annotated[int, Field(ge=0)]
+    echoed: Annotated[int, Field(ge=0)]
+    first_ns: Annotated[int | None, Field(ge=0)] = None
+    flows: list[PacketFlowCount]
+    flows_seen: Annotated[int, Field(ge=0)]
+    foreign: Annotated[int, Field(ge=0)]
+    interface: InterfaceCounts
+    last_ns: Annotated[int | None, Field(ge=0)] = None
+    overrun: Annotated[int | None, Field(ge=0)] = None
+    received: Annotated[int, Field(ge=0)]
+    received_bytes: Annotated[int, Field(ge=0)]
+    reordered: Annotated[int, Field(ge=0)]
+    via: Literal["auto", "xdp", "af_packet"]
+    via_reason: str
+
+
+class PacketsSent(BaseModel):
+    by_size: list[SizeCount]
+    destination_mac: str | None = None
+    first_ns: Annotated[int | None, Field(ge=0)] = None
+    flows: list[PacketFlowCount]
+    interface: InterfaceCounts
+    last_ns: Annotated[int | None, Field(ge=0)] = None
+    late_p99_us: float | None = None
+    refused: Annotated[int | None, Field(ge=0)] = None
+    sent: Annotated[int, Field(ge=0)]
+    sent_bytes: Annotated[int, Field(ge=0)]
+    unsent: Annotated[int | None, Field(ge=0)] = None
+    via: Literal["auto", "xdp", "af_xdp", "af_packet", "pktgen", "pcap"]
+    via_reason: str
 
 
 class Pressure(BaseModel):
@@ -1734,6 +1871,27 @@ class TunnelWorkload(BaseModel):
     users: list[TunnelUser]
 
 
+class PacketGeneratorWorkload(BaseModel):
+    batch: Annotated[int | None, Field(ge=0)] = None
+    capture: CaptureSpec | None = None
+    device: str
+    duration_ms: Annotated[int | None, Field(ge=0)] = None
+    flows: PacketFlows
+    frame: FrameSpec
+    interval_ms: Annotated[int, Field(ge=0)]
+    kind: Literal["packet_generator"] = "packet_generator"
+    may_use_default_route: bool
+    new_flows_per_s: float | None = None
+    number: Annotated[int | None, Field(ge=0)] = None
+    pktgen: dict[str, str]
+    rate_pps: float | None = None
+    stamp_every: Annotated[int, Field(ge=0)]
+    test_id: Annotated[int, Field(ge=0)]
+    threads: Annotated[int, Field(ge=0)]
+    via: Literal["auto", "xdp", "af_xdp", "af_packet", "pktgen", "pcap"]
+    warmup_ms: Annotated[int, Field(ge=0)]
+
+
 class BasicAuth(BaseModel):
     password: list[str | Expression]
     user: list[str | Expression]
@@ -1919,17 +2077,9 @@ class Observation(BaseModel):
     trial: str | None = None
 
 
-class Outcome(BaseModel):
-    counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
-    crypto: list[CryptoReport] | None = None
-    error_examples: dict[str, str]
-    errors: dict[str, ErrorsAdditionalProperty]
-    flows: list[FlowReport]
-    generator: LoadReport
-    histograms: list[HistogramReport]
-    receiver: LoadReport | None = None
-    scenario: ScenarioReport | None = None
-    tunnel: TunnelReport | None = None
+class PacketsReport(BaseModel):
+    generator: PacketsSent | None = None
+    receiver: PacketsReceived | None = None
 
 
 class Parameter(BaseModel):
@@ -2005,14 +2155,6 @@ class Progress(BaseModel):
     type: Literal["progress"] = "progress"
 
 
-class Finished(BaseModel):
-    outcome: Outcome
-    t_ns: Annotated[int, Field(ge=0)]
-    task: str
-    trial: str
-    type: Literal["finished"] = "finished"
-
-
 class ObservationEvent(BaseModel):
     cgroup: CgroupSample | None = None
     machine: MachineSample | None = None
@@ -2076,6 +2218,28 @@ class RequestNode(BaseModel):
     uses_cookies: bool | None = False
 
 
+class Outcome(BaseModel):
+    counts: HttpCounts | TunnelCounts | FlowCounts | NoCounts
+    crypto: list[CryptoReport] | None = None
+    error_examples: dict[str, str]
+    errors: dict[str, ErrorsAdditionalProperty]
+    flows: list[FlowReport]
+    generator: LoadReport
+    histograms: list[HistogramReport]
+    packets: PacketsReport | None = None
+    receiver: LoadReport | None = None
+    scenario: ScenarioReport | None = None
+    tunnel: TunnelReport | None = None
+
+
+class Finished(BaseModel):
+    outcome: Outcome
+    t_ns: Annotated[int, Field(ge=0)]
+    task: str
+    trial: str
+    type: Literal["finished"] = "finished"
+
+
 class Contract(BaseModel):
     command: Union[
         "Prepare",
@@ -2135,6 +2299,8 @@ class Prepare(BaseModel):
         ProcessWorkload,
         ProfileWorkload,
         EmulateWorkload,
+        PacketGeneratorWorkload,
+        PacketReceiverWorkload,
     ]
 
 

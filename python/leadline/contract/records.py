@@ -210,6 +210,9 @@ class FrameCounts(TypedDict):
     reordered: int
 
 
+GeneratorPath: TypeAlias = Literal["auto", "xdp", "af_xdp", "af_packet", "pktgen", "pcap"]
+
+
 class HistogramReport(TypedDict):
     count: int
     hdr_v2: str
@@ -247,6 +250,13 @@ class HttpCounts(TypedDict):
     unsent: int
     unsent_while_busy: int
     unsent_without_age: NotRequired[int | None]
+
+
+class InterfaceCounts(TypedDict):
+    rx_dropped: NotRequired[int | None]
+    rx_packets: NotRequired[int | None]
+    tx_dropped: NotRequired[int | None]
+    tx_packets: NotRequired[int | None]
 
 
 class InterfaceFacts(TypedDict):
@@ -362,6 +372,14 @@ class NoCounts(TypedDict):
     pass
 
 
+class PacketFlowCount(TypedDict):
+    duplicates: int
+    flow: int
+    frames: int
+    numbers: int
+    reordered: int
+
+
 class PopulationProgress(TypedDict):
     histograms: NotRequired[list[HistogramReport]]
     iterations: IterationCounts
@@ -409,6 +427,9 @@ class QuotaUse(TypedDict):
     wall_s: float
 
 
+ReceiverPath: TypeAlias = Literal["auto", "xdp", "af_packet"]
+
+
 class RouteView(TypedDict):
     destination: str
     gateway: NotRequired[str | None]
@@ -443,6 +464,11 @@ class SampleTransaction(TypedDict):
 
 
 Side: TypeAlias = Literal["local", "peer"]
+
+
+class SizeCount(TypedDict):
+    bytes: int
+    frames: int
 
 
 class SlowRequest(TypedDict):
@@ -806,6 +832,42 @@ class NetworkView(TypedDict):
     routes: list[RouteView]
 
 
+class PacketsReceived(TypedDict):
+    behind_window: int
+    beyond_flows: int
+    by_size: list[SizeCount]
+    duplicates: int
+    echoed: int
+    first_ns: NotRequired[int | None]
+    flows: list[PacketFlowCount]
+    flows_seen: int
+    foreign: int
+    interface: InterfaceCounts
+    last_ns: NotRequired[int | None]
+    overrun: NotRequired[int | None]
+    received: int
+    received_bytes: int
+    reordered: int
+    via: ReceiverPath
+    via_reason: str
+
+
+class PacketsSent(TypedDict):
+    by_size: list[SizeCount]
+    destination_mac: NotRequired[str | None]
+    first_ns: NotRequired[int | None]
+    flows: list[PacketFlowCount]
+    interface: InterfaceCounts
+    last_ns: NotRequired[int | None]
+    late_p99_us: NotRequired[float | None]
+    refused: NotRequired[int | None]
+    sent: int
+    sent_bytes: int
+    unsent: NotRequired[int | None]
+    via: GeneratorPath
+    via_reason: str
+
+
 class Pressure(TypedDict):
     cpu: NotRequired[PressureSample | None]
     io: NotRequired[PressureSample | None]
@@ -960,17 +1022,9 @@ class Observation(TypedDict):
     trial: NotRequired[str | None]
 
 
-class Outcome(TypedDict):
-    counts: Counts
-    crypto: NotRequired[list[CryptoReport] | None]
-    error_examples: dict[str, str]
-    errors: dict[str, int]
-    flows: list[FlowReport]
-    generator: LoadReport
-    histograms: list[HistogramReport]
-    receiver: NotRequired[LoadReport | None]
-    scenario: NotRequired[ScenarioReport | None]
-    tunnel: NotRequired[TunnelReport | None]
+class PacketsReport(TypedDict):
+    generator: NotRequired[PacketsSent | None]
+    receiver: NotRequired[PacketsReceived | None]
 
 
 class ScenarioProgress(TypedDict):
@@ -991,14 +1045,6 @@ class Progress(TypedDict):
     type: Literal["progress"]
 
 
-class Finished(TypedDict):
-    outcome: Outcome
-    t_ns: int
-    task: str
-    trial: str
-    type: Literal["finished"]
-
-
 class ObservationEvent(TypedDict):
     cgroup: NotRequired[CgroupSample | None]
     machine: NotRequired[MachineSample | None]
@@ -1010,6 +1056,28 @@ class ObservationEvent(TypedDict):
     t_ns: int
     trial: NotRequired[str | None]
     type: Literal["observation"]
+
+
+class Outcome(TypedDict):
+    counts: Counts
+    crypto: NotRequired[list[CryptoReport] | None]
+    error_examples: dict[str, str]
+    errors: dict[str, int]
+    flows: list[FlowReport]
+    generator: LoadReport
+    histograms: list[HistogramReport]
+    packets: NotRequired[PacketsReport | None]
+    receiver: NotRequired[LoadReport | None]
+    scenario: NotRequired[ScenarioReport | None]
+    tunnel: NotRequired[TunnelReport | None]
+
+
+class Finished(TypedDict):
+    outcome: Outcome
+    t_ns: int
+    task: str
+    trial: str
+    type: Literal["finished"]
 
 
 Event: TypeAlias = (

@@ -343,6 +343,7 @@ fn outcome(reports: Vec<CryptoReport>, meter: ThreadMeter, began_ns: u64, end_ns
         tunnel: None,
         crypto: Some(reports),
         scenario: None,
+        packets: None,
     }
 }
 

@@ -536,6 +536,7 @@ impl Running {
             tunnel: None,
             crypto: None,
             scenario: None,
+            packets: None,
         })
     }
 

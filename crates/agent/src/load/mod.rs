@@ -36,6 +36,9 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Scenario(spec) => scenario::prepare(*spec),
         Workload::Tunnel(spec) => tunnel::prepare(&spec),
         Workload::Crypto(spec) => crypto::prepare(spec),
+        Workload::PacketGenerator(_) | Workload::PacketReceiver(_) => {
+            Err(input_error("not_built", "this agent cannot generate or receive raw frames"))
+        }
         Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) | Workload::Emulate(_) => {
             Err(input_error("not_a_load", "this workload generates no load"))
         }

@@ -160,6 +160,7 @@ impl SessionRunner {
             tunnel: None,
             crypto: None,
             scenario: None,
+            packets: None,
         })
     }
 }

@@ -140,6 +140,7 @@ pub fn outcome(
         tunnel: None,
         crypto: None,
         scenario: None,
+        packets: None,
     }
 }
 

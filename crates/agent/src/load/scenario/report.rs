@@ -277,6 +277,7 @@ pub fn outcome(
         tunnel: None,
         crypto: None,
         scenario: Some(Box::new(scenario_report(program, shared, figures, memory_bytes))),
+        packets: None,
     }
 }
 

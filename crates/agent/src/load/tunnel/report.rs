@@ -228,6 +228,7 @@ pub fn outcome(
         })),
         crypto: None,
         scenario: None,
+        packets: None,
     }
 }
 
