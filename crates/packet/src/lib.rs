@@ -1,1 +1,4 @@
-//! The packet engine's frames as pure functions: their layout, the programs that write and count them, and captures.
+//! Ethernet frames for the packet engine: their layout, the programs that write and count them, and captures. Owns
+//! formats and arithmetic; opens no file or socket and reads no clock.
+
+pub mod capture;

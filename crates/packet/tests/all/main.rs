@@ -1,0 +1,6 @@
+//! Tests of the crate through its interface.
+
+mod captures;
+mod frames;
+mod rewriting;
+mod stored_corpus;
