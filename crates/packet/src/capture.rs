@@ -4,7 +4,6 @@
 //! The reader is our own: pcap-parser allocates a list of options for each pcapng packet and wants a buffer as long as
 //! the longest block, which a file may say is 4 GiB.
 
-mod checksum;
 mod error;
 mod layers;
 mod link_type;

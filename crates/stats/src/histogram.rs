@@ -69,6 +69,18 @@ impl Histogram {
         }
     }
 
+    /// Adds the counts of buckets, from the first one on, as `bucket` numbers them, and of longer durations.
+    ///
+    /// # Panics
+    /// If there are more buckets than a histogram has.
+    pub fn add_counts(&mut self, counts: impl IntoIterator<Item = u64>, overflow: u64) {
+        for (index, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            self.counts[index] += count;
+            self.touched |= 1 << (index / BLOCK);
+        }
+        self.overflow += overflow;
+    }
+
     /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for block in other.blocks() {

@@ -1,13 +1,13 @@
 //! Ethernet frames of one interface, received and sent whole through packet sockets (packet(7)), in batches.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::clock::monotonic_ns;
 use crate::connect::stamp_received;
+use crate::links::interface_index;
 use crate::net::wall_clock_ahead_ns;
 use crate::pinned::Pinned;
 use crate::ring::{stamp_ns, CONTROL_BYTES};
@@ -56,7 +56,7 @@ impl FrameSocket {
             let mut address: libc::sockaddr_ll = zeroed();
             address.sll_family = libc::AF_PACKET as u16;
             address.sll_protocol = protocol;
-            address.sll_ifindex = index_of(interface)?;
+            address.sll_ifindex = interface_index(interface)? as libc::c_int;
             libc::bind(
                 this.socket.as_raw_fd(),
                 std::ptr::from_ref(&address).cast(),
@@ -97,16 +97,6 @@ impl FrameSocket {
 impl AsFd for FrameSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-fn index_of(interface: &str) -> io::Result<libc::c_int> {
-    let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: a terminated string that outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    match libc::c_int::try_from(index) {
-        Ok(index) if index > 0 => Ok(index),
-        _ => Err(io::Error::from_raw_os_error(libc::ENODEV)),
     }
 }
 
@@ -297,6 +287,88 @@ impl FrameSender {
 impl Default for FrameSender {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A packet socket that only sends, past the interface's queue discipline, with memory for the frames of one call.
+pub struct FrameOutlet {
+    socket: OwnedFd,
+    bytes: Pinned<u8>,
+    slot_bytes: usize,
+    vectors: Pinned<libc::iovec>,
+    headers: Pinned<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers in `vectors` and `headers` point into memory of the same value, which does not move.
+unsafe impl Send for FrameOutlet {}
+
+impl FrameOutlet {
+    /// Opens a socket for an interface of this network namespace; each call sends at most `slots` frames of at most
+    /// `slot_bytes`.
+    ///
+    /// # Errors
+    /// The system's: `ENODEV`, `EPERM`.
+    pub fn open(interface: &str, slots: usize, slot_bytes: usize) -> io::Result<Self> {
+        let index = interface_index(interface)?;
+        // SAFETY: a plain system call; a non-negative result is a descriptor that no other object owns. It has no
+        // protocol: it receives nothing.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        set_int(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+        let _ = set_int(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, RECEIVE_BUFFER_BYTES);
+        // SAFETY: an all-zero sockaddr_ll is valid; the kernel reads as many bytes as it has.
+        let bound = unsafe {
+            let mut address: libc::sockaddr_ll = zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = index as libc::c_int;
+            let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length)
+        };
+        if bound < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let bytes = Pinned::new(vec![0u8; slots * slot_bytes].into_boxed_slice());
+        let vector = |slot| libc::iovec { iov_base: bytes.place(slot * slot_bytes).cast(), iov_len: 0 };
+        let vectors = Pinned::new((0..slots).map(vector).collect());
+        let header = |slot| {
+            // SAFETY: an all-zero mmsghdr is valid: no address, no control data.
+            let mut header: libc::mmsghdr = unsafe { zeroed() };
+            header.msg_hdr.msg_iov = vectors.place(slot);
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        };
+        let headers = Pinned::new((0..slots).map(header).collect());
+        Ok(Self { socket, bytes, slot_bytes, vectors, headers })
+    }
+
+    /// Memory for a frame of this length.
+    ///
+    /// # Panics
+    /// If there is no such slot, or it is too short.
+    #[inline]
+    pub fn slot(&mut self, slot: usize, length: usize) -> &mut [u8] {
+        assert!(length <= self.slot_bytes, "a frame of {length} bytes in a slot of {}", self.slot_bytes);
+        self.vectors[slot].iov_len = length;
+        &mut self.bytes[slot * self.slot_bytes..][..length]
+    }
+
+    /// Sends the frames of the slots `from` up to, and without, `to`; returns how many the kernel took.
+    ///
+    /// # Errors
+    /// The system's, if it did not take the first: `ENOBUFS` if the driver's queue is full, so that a later try may do.
+    #[inline]
+    pub fn send(&mut self, from: usize, to: usize) -> io::Result<usize> {
+        assert!(from < to && to <= self.headers.len(), "slots {from} to {to}");
+        // SAFETY: headers, vectors and bytes live as long as `self`, with their true lengths.
+        let sent = unsafe {
+            libc::sendmmsg(self.socket.as_raw_fd(), self.headers.place(from), (to - from) as libc::c_uint, 0)
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }
 

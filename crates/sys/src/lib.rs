@@ -1,10 +1,12 @@
 //! The interface to the system: clocks, polling, sockets, TUN, processes. The only crate with `unsafe`; each use
 //! states why it is sound. Thin: no protocol, no policy.
 
+pub mod bpf;
 pub mod clock;
 pub mod connect;
 pub mod frames;
 pub mod host;
+pub mod interfaces;
 pub mod links;
 pub mod lua;
 pub mod memory;

@@ -2,7 +2,7 @@
 //! or without a carrier.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -30,6 +30,19 @@ pub struct LinkState {
     pub carrier_losses: Option<u32>,
     /// Whether it is gone from this host.
     pub is_removed: bool,
+}
+
+/// Returns the number of an interface of this thread's network namespace.
+///
+/// # Errors
+/// `ENODEV` if there is none of this name.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a terminated string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        index => Ok(index),
+    }
 }
 
 /// A socket that receives every change.

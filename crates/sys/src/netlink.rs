@@ -9,16 +9,26 @@ pub const HEADER_BYTES: usize = 16;
 /// The kernel fills at most this much at once.
 pub const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Opens a socket of the network namespace of this thread; it joins the multicast groups of the mask `groups`.
-pub fn open(groups: u32) -> io::Result<OwnedFd> {
+/// Opens a socket of a protocol of netlink in the network namespace of this thread.
+fn open_protocol(protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: plain socket(2); a non-negative result is a descriptor that no other object owns.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE);
+    unsafe {
+        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol);
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        OwnedFd::from_raw_fd(fd)
-    };
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Opens a socket of the generic families (genetlink).
+pub fn open_generic() -> io::Result<OwnedFd> {
+    open_protocol(libc::NETLINK_GENERIC)
+}
+
+/// Opens a socket of the network namespace of this thread; it joins the multicast groups of the mask `groups`.
+pub fn open(groups: u32) -> io::Result<OwnedFd> {
+    let socket = open_protocol(libc::NETLINK_ROUTE)?;
     if groups != 0 {
         // SAFETY: a `sockaddr_nl` of zeros is valid; the pointer and length are those of a live one.
         let bound = unsafe {
@@ -37,11 +47,22 @@ pub fn open(groups: u32) -> io::Result<OwnedFd> {
 
 /// Asks for everything of a kind: `nlmsghdr`, then a body of zeros.
 pub fn request_dump(socket: &OwnedFd, kind: u16, body_bytes: usize, sequence: u32) -> io::Result<()> {
-    let mut message = ((HEADER_BYTES + body_bytes) as u32).to_ne_bytes().to_vec();
+    send(socket, kind, libc::NLM_F_REQUEST | libc::NLM_F_DUMP, &vec![0; body_bytes], sequence)
+}
+
+/// Asks for one thing.
+pub fn request(socket: &OwnedFd, kind: u16, body: &[u8], sequence: u32) -> io::Result<()> {
+    send(socket, kind, libc::NLM_F_REQUEST, body, sequence)
+}
+
+fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, body: &[u8], sequence: u32) -> io::Result<()> {
+    let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
     message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    message.extend_from_slice(&(flags as u16).to_ne_bytes());
     message.extend_from_slice(&sequence.to_ne_bytes());
-    message.resize(HEADER_BYTES + body_bytes, 0);
+    // The sender's number is the kernel's to fill in.
+    message.resize(HEADER_BYTES, 0);
+    message.extend_from_slice(body);
     // SAFETY: the pointer and length are those of a live buffer. An unaddressed netlink message goes to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
     if sent < 0 {

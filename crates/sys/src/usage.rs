@@ -110,6 +110,15 @@ pub fn cpus_online() -> usize {
     usize::try_from(online).unwrap_or(1).max(1)
 }
 
+/// Returns how many CPUs the machine can have, online or not: their numbers are below this.
+pub fn cpus_possible() -> usize {
+    // SAFETY: asks for a number; negative where it is not known.
+    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
+    last.map_or(0, |last| last + 1).max(usize::try_from(configured).unwrap_or(1)).max(1)
+}
+
 /// Let the calling thread run on one CPU alone.
 ///
 /// # Errors

@@ -90,8 +90,8 @@ pub struct FrameSpec {
     pub vlans: Vec<VlanSpec>,
     /// A tunnel around the packet.
     pub outer: Option<OuterSpec>,
-    /// Source addresses, both IPv4 or both IPv6; those of the destination are of the same version.
-    pub sources: AddressRange,
+    /// Source addresses, of the same version as the destinations; the interface's own address if absent.
+    pub sources: Option<AddressRange>,
     /// Destination addresses.
     pub destinations: AddressRange,
     /// The kind of packet.

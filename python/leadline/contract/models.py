@@ -1396,7 +1396,7 @@ class FrameSpec(BaseModel):
     sizes: list[FrameSize]
     source_mac: str | None = None
     source_ports: PortRange
-    sources: AddressRange
+    sources: AddressRange | None = None
     template: str | None = None
     transport: Literal["udp", "tcp_syn", "tcp_ack", "icmp_echo"]
     ttl: Annotated[int, Field(ge=0, le=255)]

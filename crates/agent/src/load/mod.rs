@@ -12,6 +12,7 @@ mod iperf3;
 mod iperf3_control;
 mod iperf3_figures;
 mod net;
+mod packets;
 mod peer_claims;
 mod rr;
 mod scenario;
@@ -36,9 +37,8 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Scenario(spec) => scenario::prepare(*spec),
         Workload::Tunnel(spec) => tunnel::prepare(&spec),
         Workload::Crypto(spec) => crypto::prepare(spec),
-        Workload::PacketGenerator(_) | Workload::PacketReceiver(_) => {
-            Err(input_error("not_built", "this agent cannot generate or receive raw frames"))
-        }
+        Workload::PacketGenerator(spec) => packets::prepare_generator(*spec),
+        Workload::PacketReceiver(spec) => packets::prepare_receiver(*spec),
         Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) | Workload::Emulate(_) => {
             Err(input_error("not_a_load", "this workload generates no load"))
         }

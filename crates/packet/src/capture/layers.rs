@@ -1,6 +1,6 @@
 //! Where the layers of a frame lie: VLAN tags, the IP header, the transport's header. Trusts no length.
 
-use super::checksum;
+use crate::checksum;
 
 pub(super) const ETHERNET_BYTES: usize = 14;
 const ADDRESSES_BYTES: usize = 12;

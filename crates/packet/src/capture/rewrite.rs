@@ -6,8 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::checksum::{self, Change};
 use super::layers::{self, Ip, Network, Transport, ETHERNET_BYTES};
+use crate::checksum::{self, Change};
 
 /// Addresses of one prefix become those of another, of the same length; the bits behind it stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,404 @@
+//! A generator of frames: checks what is asked for, chooses a path into the interface, runs one thread per share of the
+//! flows, and reports what was sent.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use leadline_pace::Pace;
+use leadline_packet::flows::zipf_table;
+use leadline_packet::frame::{FramePlan, Own};
+use leadline_stats::Histogram;
+use leadline_sys::bpf::SharedMap;
+use leadline_sys::clock::monotonic_ns;
+use leadline_sys::interfaces::{takes_redirected_frames, Interface};
+use leadline_wire::{
+    Counts, ErrorReport, FlowProgress, GeneratorPath, HistogramReport, InterfaceCounts, NoCounts, Outcome,
+    PacketFlowCount, PacketGeneratorSpec, PacketsReport, PacketsSent, Side, SizeCount,
+};
+
+use super::socket_sender::SocketSender;
+use super::xdp_sender::{XdpSender, LONGEST_LIVE_FRAME};
+use super::{flow_report, link, require_bpf, NoPath};
+use crate::control_signal::ControlSignal;
+use crate::events::{input_error, system_error};
+use crate::flows::account::Account;
+use crate::flows::thread_group::{ThreadGroup, Worker};
+use crate::flows::{Role, Span, WorkerReport};
+use crate::load::udp::parse_pace;
+use crate::machine_meter::MachineMeter;
+use crate::metering::ThreadMeter;
+use crate::task::{Ready, Task};
+
+/// A load without a duration ends by a stop or its number; its clock ends in 30 days.
+const NO_END_NS: u64 = 30 * 86_400_000_000_000;
+const MAX_THREADS: u32 = 64;
+
+/// What one thread has to send: its flows are `first`, `first + step`, and so on.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The thread's number.
+    pub thread: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Its flows.
+    pub flows: u32,
+    /// Its rate; `None` for as fast as it goes.
+    pub pace: Option<Pace>,
+    /// How much its schedule is behind that of the first thread, ns.
+    pub later_ns: u64,
+    /// Its frames, if they are limited.
+    pub number: Option<u64>,
+}
+
+impl Share {
+    /// The number of a flow within the test.
+    pub fn flow(&self, index: u32) -> u32 {
+        index * self.threads + self.thread
+    }
+
+    /// The frames that it has to send in a time, and may not exceed.
+    pub fn due(&self, duration_ns: u64) -> Option<u64> {
+        let due = self.pace.map(|pace| pace.count_within(duration_ns.saturating_sub(self.later_ns)));
+        match (due, self.number) {
+            (Some(due), Some(number)) => Some(due.min(number)),
+            (due, number) => due.or(number),
+        }
+    }
+}
+
+/// What all threads of a generator send.
+#[derive(Debug)]
+pub struct Frames {
+    /// The frames.
+    pub plan: FramePlan,
+    /// The interface's and the next hop's addresses.
+    pub own: Own,
+    /// Flows of all threads.
+    pub spec: PacketGeneratorSpec,
+    /// The interface.
+    pub interface: Interface,
+    /// A table of flows for Zipf's law.
+    pub popularity: Option<Vec<u32>>,
+}
+
+/// What a thread has sent.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// When the last one was sent, ns.
+    pub last_ns: Option<u64>,
+    /// From due to sent; only with a rate.
+    pub late: Histogram,
+    /// Frames by length.
+    pub by_size: Vec<SizeCount>,
+    /// Of the thread's first flows.
+    pub flows: Vec<PacketFlowCount>,
+}
+
+/// One thread's way of sending frames.
+pub trait Sender: Send + Sync {
+    /// Sends until the share or the span is over, or the signal stops it.
+    fn send(&self, span: Span, signal: &ControlSignal) -> std::io::Result<()>;
+    /// Frames and bytes sent so far; from any thread.
+    fn so_far(&self) -> (u64, u64);
+    /// What was sent, after the end.
+    fn report(&self) -> Sent;
+}
+
+struct ReadyGenerator {
+    spec: PacketGeneratorSpec,
+    interface: Interface,
+    destination_mac: [u8; 6],
+    shares: Vec<Share>,
+    senders: Vec<Arc<dyn Sender>>,
+    via: GeneratorPath,
+    via_reason: String,
+}
+
+/// Checks the specification and opens what it needs.
+pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport> {
+    if spec.interval_ms == 0 || spec.duration_ms == Some(0) || spec.number == Some(0) {
+        return Err(input_error("bad_spec", "interval, duration and number are at least 1"));
+    }
+    if spec.threads == 0 || spec.threads > MAX_THREADS || spec.threads > spec.flows.count {
+        let message = format!("{} threads: from 1 to {MAX_THREADS}, and no more than flows", spec.threads);
+        return Err(input_error("bad_spec", message));
+    }
+    if spec.flows.zipf.is_some() && spec.threads > 1 {
+        return Err(input_error("bad_spec", "flows by Zipf's law are those of one thread"));
+    }
+    if let Some(path @ (GeneratorPath::AfXdp | GeneratorPath::Pktgen | GeneratorPath::Pcap)) = Some(spec.via) {
+        let name = format!("{path:?}").to_lowercase();
+        return Err(input_error("not_built", format!("this agent cannot send by {name}; it can by xdp and af_packet")));
+    }
+    let plan = FramePlan::parse(&spec.frame, &spec.flows, spec.stamp_every > 0)
+        .map_err(|error| input_error("bad_frame", error.to_string()))?;
+    let interface = link::find(&spec.device)?;
+    link::check_default_route(&interface, spec.may_use_default_route)?;
+    let longest = plan.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
+    link::check_mtu(&interface, longest, plan.vlans.len() as u32)?;
+    let own = own_addresses(&plan, &interface)?;
+    let popularity = spec.flows.zipf.map(|exponent| zipf_table(spec.flows.count, exponent));
+    let shares = shares(&spec)?;
+    let (via, via_reason) = choose_path(&spec, &plan, &interface).map_err(NoPath::refuse)?;
+    let frames = Arc::new(Frames { plan, own, spec: spec.clone(), interface: interface.clone(), popularity });
+    let open = |share: &Share| -> Result<Arc<dyn Sender>, ErrorReport> {
+        match via {
+            GeneratorPath::Xdp => Ok(Arc::new(XdpSender::open(&frames, share)?)),
+            _ => Ok(Arc::new(SocketSender::open(&frames, share)?)),
+        }
+    };
+    let senders = shares.iter().map(open).collect::<Result<_, _>>()?;
+    Ok(Box::new(ReadyGenerator { spec, interface, destination_mac: own.1, shares, senders, via, via_reason }))
+}
+
+fn own_addresses(plan: &FramePlan, interface: &Interface) -> Result<Own, ErrorReport> {
+    let name = &interface.name;
+    let is_v4 = plan.is_v4();
+    let usable = |address: &&IpAddr| match address {
+        IpAddr::V4(_) => is_v4,
+        IpAddr::V6(address) => !is_v4 && !address.is_unicast_link_local(),
+    };
+    let source = interface.addresses.iter().find(usable).copied();
+    if plan.sources.is_none() && source.is_none() && plan.template.is_none() {
+        let version = if is_v4 { 4 } else { 6 };
+        let message = format!("{name} has no IPv{version} address; name the frames' sources (--src)");
+        return Err(input_error("no_address", message));
+    }
+    let destination_mac = match (plan.destination_mac, &plan.template) {
+        (Some(mac), _) => mac,
+        (None, Some(_)) => [0; 6],
+        (None, None) => link::next_hop(interface, plan.first_destination())?,
+    };
+    Ok((interface.mac.unwrap_or_default(), destination_mac, source))
+}
+
+fn shares(spec: &PacketGeneratorSpec) -> Result<Vec<Share>, ErrorReport> {
+    let pace = parse_pace(spec.rate_pps)?;
+    let threads = spec.threads;
+    let share = |thread: u32| Share {
+        thread,
+        threads,
+        flows: (spec.flows.count - thread).div_ceil(threads),
+        pace: pace.map(|pace| pace.scaled(1.0 / f64::from(threads))),
+        later_ns: pace.map_or(0, |pace| pace.due_ns(u64::from(thread))),
+        number: spec.number.map(|number| {
+            let (thread, threads) = (u64::from(thread), u64::from(threads));
+            number / threads + u64::from(thread < number % threads)
+        }),
+    };
+    Ok((0..threads).map(share).collect())
+}
+
+/// Returns the fastest path that can be used, and the reason for it.
+fn choose_path(
+    spec: &PacketGeneratorSpec,
+    plan: &FramePlan,
+    interface: &Interface,
+) -> Result<(GeneratorPath, String), NoPath> {
+    let by_xdp = || -> Result<(), NoPath> {
+        if plan.sizes.len() > 1 {
+            return Err(NoPath::new("mixed_sizes", "xdp sends frames of one length"));
+        }
+        if plan.sizes[0].bytes > LONGEST_LIVE_FRAME {
+            let message = format!("xdp sends frames of at most {LONGEST_LIVE_FRAME} bytes");
+            return Err(NoPath::new("long_frames", message));
+        }
+        require_bpf()?;
+        let name = &interface.name;
+        match takes_redirected_frames(interface.index) {
+            Some(false) => Err(NoPath::new(
+                "no_xdp",
+                format!(
+                    "the driver of {name} takes no frames by XDP; a veth does if its other end has an XDP program or \
+                     GRO (`ethtool -K PEER gro on`)"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    };
+    match spec.via {
+        GeneratorPath::Xdp => by_xdp().map(|()| (GeneratorPath::Xdp, "asked for".to_owned())),
+        GeneratorPath::AfPacket => Ok((GeneratorPath::AfPacket, "asked for".to_owned())),
+        _ => Ok(match by_xdp() {
+            Ok(()) => (GeneratorPath::Xdp, "the fastest".to_owned()),
+            Err(no_path) => (GeneratorPath::AfPacket, no_path.reason),
+        }),
+    }
+}
+
+impl Ready for ReadyGenerator {
+    fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
+        let Self { spec, interface, destination_mac, shares, senders, via, via_reason } = *self;
+        let duration_ns = spec.duration_ms.map_or(NO_END_NS, |ms| ms.saturating_mul(1_000_000));
+        let at_ns = at_ns.max(monotonic_ns());
+        let span = Span { at_ns, end_ns: at_ns.saturating_add(duration_ns) };
+        let before = link::counts(&interface.name);
+        let workers = senders.iter().zip(&shares).map(|(sender, share)| worker(sender, share, span)).collect();
+        let threads = ThreadGroup::start(workers, &task.signal, || {});
+        let threads = threads.map_err(|error| system_error("starting threads", &error))?;
+        let mut machine = MachineMeter::default();
+        supervise(&spec, span, &senders, &threads, &mut machine, task);
+        let workers = threads.join().map_err(|error| system_error("sending frames", &error))?;
+        let grown = link::grown(before, link::counts(&interface.name));
+        let sent: Vec<Sent> = senders.iter().map(|sender| sender.report()).collect();
+        let is_paced = spec.rate_pps.is_some();
+        let mut late = Histogram::new();
+        sent.iter().for_each(|sent| late.merge(&sent.late));
+        let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
+        let bytes = senders.iter().map(|sender| sender.so_far().1).sum();
+        let due: Option<u64> = shares.iter().map(|share| share.due(spec.duration_ms? * 1_000_000)).sum();
+        let mut account = Account::of(workers);
+        account.load.machine = machine.used().map(Box::new);
+        account.load.quota = machine.held_back();
+        account.load.late_p99_us = late.quantile_ns(0.99).filter(|_| is_paced).map(|ns| ns as f64 / 1e3);
+        account.load.engine = Some(name_of(via).to_owned());
+        account.load.engine_reason = Some(via_reason.clone());
+        let last_ns = sent.iter().filter_map(|sent| sent.last_ns).max();
+        let packets = PacketsSent {
+            via,
+            via_reason,
+            sent: frames,
+            sent_bytes: bytes,
+            refused: refused(grown, frames),
+            unsent: due.filter(|_| is_paced).map(|due| due.saturating_sub(frames)),
+            late_p99_us: account.load.late_p99_us,
+            first_ns: (frames > 0).then_some(span.at_ns),
+            last_ns,
+            destination_mac: Some(mac_text(destination_mac)),
+            by_size: joined_sizes(&sent),
+            flows: first_flows(&sent),
+            interface: grown,
+        };
+        let mut flow = flow_report(span.at_ns, (packets.first_ns, last_ns));
+        (flow.sent_bytes, flow.sent_units) = (Some(bytes), Some(frames));
+        let report = HistogramReport { metric: "late".to_owned(), count: late.count(), hdr_v2: late.encode() };
+        Ok(Outcome {
+            flows: vec![flow],
+            histograms: if is_paced && !late.is_empty() { vec![report] } else { Vec::new() },
+            error_examples: Default::default(),
+            errors: account.errors,
+            generator: account.load,
+            receiver: None,
+            counts: Counts::None(NoCounts {}),
+            tunnel: None,
+            crypto: None,
+            scenario: None,
+            packets: Some(Box::new(PacketsReport { generator: Some(packets), receiver: None })),
+        })
+    }
+}
+
+fn worker(sender: &Arc<dyn Sender>, share: &Share, span: Span) -> (Role, Worker) {
+    let (sender, share) = (Arc::clone(sender), share.clone());
+    let work = move |signal: &ControlSignal| {
+        let name = format!("packets-{}", share.thread);
+        if share.threads > 1 {
+            // A driver chooses its queue by the CPU: two threads on one would share one, and one that moves would let its
+            // frames overtake each other.
+            let cpus = leadline_sys::usage::allowed_cpus();
+            let cpu = cpus.get(share.thread as usize % cpus.len().max(1)).copied();
+            cpu.map_or(Ok(()), leadline_sys::usage::pin_to)?;
+        }
+        signal.sleep_until(span.at_ns);
+        let meter = ThreadMeter::begin(name, monotonic_ns());
+        sender.send(span, signal)?;
+        Ok(WorkerReport {
+            flows: Vec::new(),
+            thread: meter.end(monotonic_ns()),
+            pushback: 0,
+            errors: Default::default(),
+            late: None,
+        })
+    };
+    (Role::Send, Box::new(work))
+}
+
+/// Reports progress each interval until all threads have ended.
+fn supervise(
+    spec: &PacketGeneratorSpec,
+    span: Span,
+    senders: &[Arc<dyn Sender>],
+    threads: &ThreadGroup,
+    machine: &mut MachineMeter,
+    task: &Task,
+) {
+    let interval_ns = u64::from(spec.interval_ms) * 1_000_000;
+    const LOOK_NS: u64 = 2_000_000;
+    let so_far =
+        || senders.iter().map(|sender| sender.so_far()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+    let mut tick_ns = span.at_ns.saturating_add(interval_ns);
+    while !threads.done() {
+        let now_ns = monotonic_ns();
+        machine.poll(now_ns, span.at_ns, false, || moved(so_far()));
+        if now_ns >= tick_ns {
+            tick_ns += interval_ns;
+            progress(task, so_far());
+        }
+        let look_ns = if now_ns + 20 * LOOK_NS < span.end_ns { 10 * LOOK_NS } else { LOOK_NS };
+        leadline_sys::clock::sleep_until((now_ns + look_ns).min(tick_ns.max(span.at_ns)));
+    }
+    machine.poll(monotonic_ns(), span.at_ns, true, || moved(so_far()));
+    progress(task, so_far());
+}
+
+fn moved((frames, bytes): (u64, u64)) -> [u64; 4] {
+    [bytes, 0, frames, 0]
+}
+
+fn progress(task: &Task, (frames, bytes): (u64, u64)) {
+    let row = FlowProgress { flow: 0, sent_bytes: bytes, sent_units: Some(frames), ..FlowProgress::default() };
+    task.progress(Side::Local, monotonic_ns(), vec![row], Vec::new());
+}
+
+/// Frames that the driver did not take, by the interface's own counters: it may count them, or only not count them as
+/// sent. Frames of others can hide some.
+fn refused(grown: InterfaceCounts, frames: u64) -> Option<u64> {
+    let missing = frames.saturating_sub(grown.tx_packets?);
+    Some(missing.max(grown.tx_dropped.unwrap_or(0).min(frames)))
+}
+
+/// The name of a path, as users write it.
+pub fn name_of(path: GeneratorPath) -> &'static str {
+    match path {
+        GeneratorPath::Auto => "auto",
+        GeneratorPath::Xdp => "xdp",
+        GeneratorPath::AfXdp => "af_xdp",
+        GeneratorPath::AfPacket => "af_packet",
+        GeneratorPath::Pktgen => "pktgen",
+        GeneratorPath::Pcap => "pcap",
+    }
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn joined_sizes(sent: &[Sent]) -> Vec<SizeCount> {
+    let mut sizes: Vec<SizeCount> = Vec::new();
+    for size in sent.iter().flat_map(|sent| &sent.by_size) {
+        match sizes.iter_mut().find(|known| known.bytes == size.bytes) {
+            Some(known) => known.frames += size.frames,
+            None => sizes.push(*size),
+        }
+    }
+    sizes.sort_by_key(|size| size.bytes);
+    sizes
+}
+
+fn first_flows(sent: &[Sent]) -> Vec<PacketFlowCount> {
+    let mut flows: Vec<PacketFlowCount> = sent.iter().flat_map(|sent| &sent.flows).copied().collect();
+    flows.sort_by_key(|flow| flow.flow);
+    flows.truncate(super::REPORTED_FLOWS as usize);
+    flows
+}
+
+/// The table of popularity as memory that programs read.
+pub fn shared_table(table: &[u32]) -> std::io::Result<SharedMap> {
+    let mut map = SharedMap::new(table.len() * 4)?;
+    for (place, flow) in map.bytes_mut().chunks_exact_mut(4).zip(table) {
+        place.copy_from_slice(&flow.to_ne_bytes());
+    }
+    Ok(map)
+}

@@ -1,0 +1,7 @@
+//! Generated frames: what is asked for, in types (`plan`), and the bytes of it (`image`).
+
+mod image;
+mod plan;
+
+pub use image::{Image, Own, SumPlace};
+pub use plan::{parse_mac, FramePlan, MacAddress, Outer, PlanError, BROADCAST, LONGEST_FRAME, SHORTEST_FRAME};
