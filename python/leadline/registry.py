@@ -19,7 +19,7 @@ class Registry:
     """Maps names to parts. Each package that uses the parts declares the type that it needs of them.
 
     The package `package` lists the names of its built-in parts as `NAMES`. Its module of that name (with _ for
-    -) has the part as `attribute`.
+    -) has the part as `attribute`. It may have `ALIASES`: other names of them, which agents' tasks have.
     """
 
     def __init__(self, package: str, attribute: str) -> None:
@@ -51,6 +51,7 @@ class Registry:
         """
         if name in self._added:
             return self._added[name]
+        name = getattr(import_module(self._package), "ALIASES", {}).get(name, name)
         if name not in self.names and name != UNKNOWN:
             raise KeyError(name)
         return getattr(import_module(f"{self._package}.{name.replace('-', '_')}"), self._attribute)

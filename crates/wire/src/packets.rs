@@ -10,8 +10,8 @@ use crate::schema::JsonSchema;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketGeneratorSpec {
-    /// The interface.
-    pub device: String,
+    /// The interface; that of the route to the first destination if absent.
+    pub device: Option<String>,
     /// The path into it.
     pub via: GeneratorPath,
     /// What every frame is made of.
@@ -258,8 +258,10 @@ pub enum CaptureTiming {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketReceiverSpec {
-    /// The interface.
-    pub device: String,
+    /// The interface; that with the address below if absent.
+    pub device: Option<String>,
+    /// An address of the interface.
+    pub address: Option<String>,
     /// The path out of it.
     pub via: ReceiverPath,
     /// The number of the test.

@@ -69,7 +69,8 @@ def build_flows(data: TestData) -> list[Flow]:
         for report in found.outcome["flows"]:
             key = FlowKey(found.host, found.task, report["flow"])
             reports.setdefault(key, []).append((report, found.offset_ns))
-    seen = {key for key, _ in data.progress if not data.hosts or key.host in data.hosts}
+    own = (key for key, _ in data.progress if (key.host, key.task) not in data.receivers)
+    seen = {key for key in own if not data.hosts or key.host in data.hosts}
     flows = []
     for key in sorted(reports.keys() | seen, key=lambda key: (key.host, key.task, key.flow)):
         if key in reports:
@@ -88,7 +89,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
     direction = report["direction"]
     receiver, sender = _sides(data, direction)
     bytes_total, units_total = report.get("received_bytes"), report.get("received_units")
-    series = data.progress.get((key, receiver), [])
+    series = data.points(key, receiver)
     delivered = units = None
     evidence = "receiver"
     if start_ns is not None and end_ns is not None:
@@ -100,7 +101,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
             evidence = "receiver-total"
         if delivered is None and not data.spec.counts_units:
             evidence = "sender"
-            sent = data.progress.get((key, sender), [])
+            sent = data.points(key, sender)
             delivered = _curve(start_ns, end_ns, [(p.t_ns, p.sent_bytes) for p in sent], report["sent_bytes"])
             units = units or _curve(start_ns, end_ns, _units(sent, sent=True), report.get("sent_units"))
     return Flow(
@@ -120,7 +121,7 @@ def _reported(data: TestData, key: FlowKey, report: Report, offset_ns: int, fini
 
 def _unfinished(data: TestData, key: FlowKey) -> list[Flow]:
     """A flow of a task that was interrupted: only its interval counters are known."""
-    local, peer = (data.progress.get((key, side), []) for side in ("local", "peer"))
+    local, peer = (data.points(key, side) for side in ("local", "peer"))
     points = sorted((*local, *peer), key=lambda point: point.t_ns)
     moving = [point.t_ns for point in points if point.sent_bytes or point.received_bytes]
     due_ns = data.started_ns.get((key.host, key.task), data.start_at_ns)
@@ -132,14 +133,14 @@ def _unfinished(data: TestData, key: FlowKey) -> list[Flow]:
         if moving:
             start_ns = due_ns if due_ns is not None and due_ns <= moving[0] else moving[0]
             end_ns = moving[-1]
-            series = data.progress.get((key, receiver), [])
+            series = data.points(key, receiver)
             if not series:
-                evidence, series = "sender", data.progress.get((key, sender), [])
+                evidence, series = "sender", data.points(key, sender)
             by_sender = evidence == "sender"
             counted = [(p.t_ns, p.sent_bytes if by_sender else p.received_bytes) for p in series]
             delivered = _curve(start_ns, end_ns, counted, None)
             units = _curve(start_ns, end_ns, _units(series, sent=by_sender), None)
-        sent = data.progress.get((key, sender), [])
+        sent = data.points(key, sender)
         flows.append(
             Flow(
                 key=key,

@@ -8,15 +8,26 @@ and the last ones are in it too. What cannot be known is None.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from leadline.analysis.histograms import Histogram
-from leadline.analysis.model import Metric, Reason, Verdict
-from leadline.plan.packet_rates import FCS_BYTES, wire_bits
+from leadline.analysis.model import Metric, Reason, Verdict, Window
+from leadline.analysis.test_data import TestData
+from leadline.plan.packet_rates import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
+
+if TYPE_CHECKING:
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.validity import Evidence, Finding
+    from leadline.analysis.window import RateColumn
 
 COUNTERS_DIFFER = "interface-counters"
 UNSENT = "unsent-packets"
+UNCOUNTED = "uncounted-packets"
+INEXACT = "inexact-packets"
+OVERRUN = "receiver-overrun"
 DELAY_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _PDV_PERCENTILE = 99.9
 """RFC 8219, 7.3.1: this percentile of the delay, less the least delay."""
@@ -76,27 +87,6 @@ class PacketCounts:
         }
 
 
-def rate_metrics(
-    frames: float | None, frame_bytes: float | None, seconds: float, line_bps: float | None
-) -> dict[str, Metric]:
-    """The rates of frames that arrived in a time: in packets, in bits of layer 2, on the wire, and as a share of the
-    line's rate."""
-    if frames is None or frame_bytes is None or seconds <= 0:
-        return {
-            "packets_per_s": Metric(None, "1/s"),
-            "throughput_bps": Metric(None, "bit/s"),
-            "wire_bps": Metric(None, "bit/s"),
-            "line_rate_ratio": Metric(None, "ratio"),
-        }
-    on_wire_bps = wire_bits(frames, frame_bytes) / seconds
-    return {
-        "packets_per_s": Metric(frames / seconds, "1/s"),
-        "throughput_bps": Metric(8 * (frame_bytes + frames * FCS_BYTES) / seconds, "bit/s"),
-        "wire_bps": Metric(on_wire_bps, "bit/s"),
-        "line_rate_ratio": Metric(on_wire_bps / line_bps if line_bps else None, "ratio"),
-    }
-
-
 def delay_metrics(delays: Histogram | None) -> dict[str, Metric]:
     """Percentiles of the one-way delay, and its variation against the least delay (PDV of RFC 5481)."""
     found = None if delays is None else delays.percentiles_us(DELAY_PERCENTILES)
@@ -110,34 +100,100 @@ def delay_metrics(delays: Histogram | None) -> dict[str, Metric]:
     return {"one_way_delay_min_us": Metric(values[0], "us"), **metrics, "delay_variation_us": Metric(variation, "us")}
 
 
-def cpu_per_packet(cpu_s: float | None, packets: float | None) -> Metric:
-    """CPU time for each packet."""
-    return Metric(1e9 * cpu_s / packets if cpu_s is not None and packets else None, "ns")
+def figures(
+    data: TestData, rates: Mapping[str, float | None], steady: Window | None, histograms: Histograms
+) -> dict[str, Metric]:
+    """Every figure of a test: rates inside the steady window, counts and delays of the whole test."""
+    generators, receivers = _reports(data)
+    counts = PacketCounts.of(generators, receivers)
+    packets_per_s, layer_2_bps = rates.get("packets_per_s"), rates.get("throughput_bps")
+    wire_bps = None
+    if packets_per_s is not None and layer_2_bps is not None:
+        wire_bps = layer_2_bps + 8 * PREAMBLE_AND_GAP_BYTES * packets_per_s
+    line_bps = data.spec.line_bps
+    seconds = None if steady is None else (steady.last_end_ns - steady.first_start_ns) / 1e9
+    offered = counts.sent / seconds if counts.sent is not None and seconds else None
+    found = {
+        "packets_per_s": Metric(packets_per_s, "1/s"),
+        "throughput_bps": Metric(layer_2_bps, "bit/s"),
+        "wire_bps": Metric(wire_bps, "bit/s"),
+        "line_rate_ratio": Metric(wire_bps / line_bps if wire_bps is not None and line_bps else None, "ratio"),
+        "offered_packets_per_s": Metric(offered, "1/s"),
+        **counts.metrics(),
+        "refused": Metric(_total(generators, "refused"), "count"),
+    }
+    delays = histograms.by_name.get("one_way_delay")
+    return {**found, **delay_metrics(delays)}
 
 
-def counter_reasons(generators: Sequence[Report], receivers: Sequence[Report]) -> Iterator[tuple[Verdict, Reason]]:
+def layer_2_column(flows: Sequence[Flow]) -> RateColumn:
+    """Delivered bits of layer 2 per second, FCS included."""
+    curves = [
+        replace(octets, values=octets.values + FCS_BYTES * frames.at(octets.t_ns))
+        for flow in flows
+        if (octets := flow.delivered_bytes) is not None and (frames := flow.delivered_units) is not None
+    ]
+    return "throughput_bps", 8.0, curves
+
+
+def interval_rates(growth: IntervalGrowth) -> dict[str, float | None]:
+    """Frames, and bits of layer 2, of an interval."""
+    packets_per_s = growth.rate("peer", "received_units")
+    bits = growth.rate("peer", "received_bytes", 8.0)
+    layer_2_bps = None if packets_per_s is None or bits is None else bits + 8 * FCS_BYTES * packets_per_s
+    return {"packets_per_s": packets_per_s, "throughput_bps": layer_2_bps}
+
+
+def counters_agree(evidence: Evidence) -> Iterator[Finding]:
     """Findings where an interface's own counter has fewer frames than a generator sent or a receiver counted: the count
     is wrong, or not all of them passed there. More is no contradiction: others may use the interface too."""
-    counted = (
-        ("sent", "tx_packets", generators, "the generator sent", "its interface counted"),
-        ("received", "rx_packets", receivers, "the receiver counted", "its interface"),
-    )
-    for count, counter, reports, own_words, interface_words in counted:
-        for report in reports:
-            of_interface = report["interface"].get(counter)
-            if of_interface is not None and of_interface < report[count]:
-                text = f"{own_words} {report[count]:,} frames, {interface_words} {of_interface:,}"
-                yield Verdict.UNDETERMINED, Reason(COUNTERS_DIFFER, text)
+    generators, receivers = _reports(evidence.data)
+    for report in generators:
+        of_interface, refused = report["interface"].get("tx_packets"), report.get("refused") or 0
+        if of_interface is not None and of_interface + refused < report["sent"]:
+            text = f"the generator sent {report['sent']:,} packets, its interface counted {of_interface:,}"
+            yield Verdict.UNDETERMINED, Reason(COUNTERS_DIFFER, text)
+    for report in receivers:
+        of_interface = report["interface"].get("rx_packets")
+        if of_interface is not None and of_interface < report["received"]:
+            text = f"the receiver counted {report['received']:,} packets, its interface {of_interface:,}"
+            yield Verdict.UNDETERMINED, Reason(COUNTERS_DIFFER, text)
 
 
-def unsent_reasons(generators: Sequence[Report]) -> Iterator[tuple[Verdict, Reason]]:
+def unsent(evidence: Evidence) -> Iterator[Finding]:
     """A finding if frames were due and never left. On one core this also happens where the forwarder is the limit: it
     runs in the generator's time, and nothing is lost."""
-    sent, unsent = _total(generators, "sent"), _total(generators, "unsent")
-    if sent is None or not unsent or unsent < _UNSENT_SHARE * (sent + unsent):
+    generators, _ = _reports(evidence.data)
+    sent, never = _total(generators, "sent"), _total(generators, "unsent")
+    if sent is None or not never or never < _UNSENT_SHARE * (sent + never):
         return
-    text = f"{unsent:,} of {sent + unsent:,} frames were due and never left: more could not be sent here"
+    text = f"{never:,} of {sent + never:,} packets were due and never left: more could not be sent here"
     yield Verdict.GENERATOR_LIMITED, Reason(UNSENT, text)
+
+
+def is_counted(evidence: Evidence) -> Iterator[Finding]:
+    """A finding if no receiver counted, or one that could not tell duplicates apart."""
+    if evidence.data.status != "done":
+        return
+    _, receivers = _reports(evidence.data)
+    if not receivers:
+        yield Verdict.UNDETERMINED, Reason(UNCOUNTED, "nothing counted the packets where they arrive")
+    for report in receivers:
+        if report["beyond_flows"] or report["behind_window"]:
+            far = f"{report['behind_window']:,} packets arrived more than 63 behind their flow"
+            text = far if report["behind_window"] else f"{report['beyond_flows']:,} packets are of unknown flows"
+            yield Verdict.UNDETERMINED, Reason(INEXACT, f"{text}: they may be duplicates")
+        if report.get("overrun"):
+            text = f"the receiver's socket had no room for {report['overrun']:,} packets"
+            yield Verdict.RECEIVER_LIMITED, Reason(OVERRUN, text)
+
+
+def _reports(data: TestData) -> tuple[list[Report], list[Report]]:
+    """What generators and receivers report."""
+    found = [packets for one in data.load_outcomes() if (packets := one.outcome.get("packets"))]
+    generators = [report for packets in found if (report := packets.get("generator"))]
+    receivers = [report for packets in found if (report := packets.get("receiver"))]
+    return cast(list[Report], generators), cast(list[Report], receivers)
 
 
 def _total(reports: Sequence[Report], name: str) -> int | None:

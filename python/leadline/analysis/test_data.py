@@ -7,7 +7,7 @@ filled event by event, from a journal or directly from agents, in order of arriv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -287,6 +287,27 @@ class OutcomeOf:
         return self.outcome.get("scenario")
 
 
+_OF_RECEIVERS = ("received_bytes", "received_units", "duplicates", "reordered")
+
+
+def _joined(found: OutcomeOf, received: Sequence[OutcomeOf]) -> OutcomeOf:
+    """A generator's outcome with what its receivers counted, as a load has it whose other side reports to it."""
+    outcome: dict[str, Any] = {**found.outcome}
+    rows = [row for one in received for row in one.outcome["flows"]]
+    sums = {name: sum(counts) if None not in counts else None for name in _OF_RECEIVERS
+            if (counts := [cast(Mapping[str, Any], row).get(name) for row in rows])}
+    outcome["flows"] = [{**row, **sums} for row in found.outcome["flows"]]
+    outcome["histograms"] = [*found.outcome["histograms"], *(one for far in received for one in far.outcome["histograms"])]
+    outcome["errors"] = {**found.outcome["errors"]}
+    for far in received:
+        outcome["errors"].update({f"peer_{name}": count for name, count in far.outcome["errors"].items()})
+    outcome["receiver"] = {**received[0].outcome["generator"], "side": "peer"}
+    reports = [far.outcome.get("packets") for far in received]
+    if (packets := found.outcome.get("packets")) is not None and reports[0] is not None:
+        outcome["packets"] = {**packets, "receiver": reports[0]["receiver"]}
+    return replace(found, outcome=cast(records.Outcome, outcome))
+
+
 @dataclass(slots=True)
 class TestData:
     """The data of one test of one trial. The tests of a trial may share `samples`."""
@@ -390,8 +411,17 @@ class TestData:
 
     def load_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the tasks that generated load, without the server's and the receivers'."""
-        own = (found for found in self.outcomes if (found.host, found.task) not in self.receivers)
-        return [found for found in own if not self.hosts or found.host in self.hosts]
+        own = [found for found in self.outcomes if (found.host, found.task) not in self.receivers]
+        own = [found for found in own if not self.hosts or found.host in self.hosts]
+        received = self.receiver_outcomes()
+        return [_joined(found, received) if found is own[0] else found for found in own] if received else own
+
+    def points(self, key: FlowKey, side: str) -> list[Point]:
+        """What a side counted of a flow at its instants; receivers of their own count as its other side."""
+        if side == "peer" and self.receivers:
+            own = [self.progress.get((FlowKey(*task, key.flow), "local"), []) for task in sorted(self.receivers)]
+            return [point for points in own for point in points]
+        return self.progress.get((key, side), [])
 
     def receiver_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the load's receivers."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -78,8 +78,16 @@ class PrintedKind(Protocol):
         """The facts about a load that iperf3's document has; None if the document has no place for the kind."""
 
 
-def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
-    """Measure, print, and return the exit code."""
+def run(
+    test: BaseTest,
+    workload: LoadWorkload,
+    output: OutputOptions,
+    *,
+    receiver: LoadWorkload | None = None,
+    drain_ms: int = 0,
+    within: Sequence[str] = (),
+) -> int:
+    """Measure, print, and return the exit code. `receiver`, `drain_ms` and `within`: see `Single`."""
     targets = parse_targets(output.targets, {test.name: test.kind})
     if output.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
@@ -94,6 +102,7 @@ def run(test: BaseTest, workload: LoadWorkload, output: OutputOptions) -> int:
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
+    single = replace(single, receiver=receiver, drain_ms=drain_ms, within=within)
     started_at = datetime.now(UTC)
     problems: list[str] = []
     ended_intervals: list[IntervalEnded] = []

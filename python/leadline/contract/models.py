@@ -1161,8 +1161,9 @@ class EmulateWorkload(BaseModel):
 
 
 class PacketReceiverWorkload(BaseModel):
+    address: str | None = None
     clock_ahead_ns: int
-    device: str
+    device: str | None = None
     drain_ms: Annotated[int, Field(ge=0)]
     duration_ms: Annotated[int | None, Field(ge=0)] = None
     flows: Annotated[int, Field(ge=0)]
@@ -1874,7 +1875,7 @@ class TunnelWorkload(BaseModel):
 class PacketGeneratorWorkload(BaseModel):
     batch: Annotated[int | None, Field(ge=0)] = None
     capture: CaptureSpec | None = None
-    device: str
+    device: str | None = None
     duration_ms: Annotated[int | None, Field(ge=0)] = None
     flows: PacketFlows
     frame: FrameSpec

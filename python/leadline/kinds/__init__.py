@@ -4,5 +4,8 @@ No other package imports a kind. They look it up in `leadline.registry.KINDS`, a
 use.
 """
 
-NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario", "load-latency")
+NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario", "load-latency", "packets")
 """The kinds, in the order in which plans list them."""
+
+ALIASES = {"packet_generator": "packets", "packet_receiver": "packets"}
+"""Kinds of agents' tasks whose test has another name."""

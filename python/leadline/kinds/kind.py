@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from leadline.sut.model import FleetAccess
     from leadline.trial.live_metrics import KindFigures, LiveKind
     from leadline.trial.second_tools import RepeatedKind, ToolRun
-    from leadline.trial.workloads import LoadKind, LoadWorkload, Server
+    from leadline.trial.workloads import LoadKind, LoadWorkload, Receiver, Server
 
     def _in_analysis(
         kind: Kind[BaseTest],
@@ -135,6 +135,10 @@ class Kind(Generic[Test]):
             LeadlineError: a single client cannot run it.
         """
         raise NotImplementedError
+
+    def receiver(self, test: Test, server: Server) -> Receiver | None:
+        """What receives the load on the server's host, if not the run's own server."""
+        return None
 
     def fleet_workload(self, test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server.

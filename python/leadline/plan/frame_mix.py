@@ -37,7 +37,7 @@ def mean_payload(mix: Mapping[int, int], ip: int) -> float:
     return sum(frame_payload(size, ip) * count for size, count in mix.items()) / sum(mix.values())
 
 
-def _read(value: Any) -> dict[int, int]:
+def read_mix(value: Any) -> dict[int, int]:
     """A mix by its name, or as a mapping of frame sizes to counts."""
     if isinstance(value, str) and value.lower() in NAMES:
         return dict(NAMES[value.lower()])
@@ -73,7 +73,7 @@ def _pairs(text: str) -> dict[str, Any]:
 
 FrameMix = Annotated[
     dict[int, int],
-    BeforeValidator(_read),
+    BeforeValidator(read_mix),
     WithJsonSchema(
         {
             "anyOf": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from leadline.agents import Event
 from leadline.analysis.model import Interval
@@ -22,11 +22,13 @@ class IntervalFollower:
         start_at_ns: int,
         offsets_ns: Mapping[str, int],
         event_log: EventLog,
+        receivers: Collection[tuple[str, str]] = (),
     ) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._offsets_ns = offsets_ns
         self._event_log = event_log
+        self._receivers = receivers
         self._intervals = intervals
         self._running = set(offsets_ns)
         self._end_ns = start_at_ns
@@ -36,8 +38,14 @@ class IntervalFollower:
         if not isinstance(event, Progress | Finished) or event.trial != self._label:
             return
         offset_ns = self._offsets_ns.get(host, 0)
+        is_receiver = (host, event.task) in self._receivers
         if isinstance(event, Progress):
-            self._publish(self._intervals.take(host, event.t_ns - offset_ns, event.model_dump(mode="python")))
+            row = event.model_dump(mode="python")
+            # A receiver is the other side of what is sent.
+            row = {**row, "side": "peer"} if is_receiver else row
+            self._publish(self._intervals.take(host, event.t_ns - offset_ns, row))
+            return
+        if is_receiver:
             return
         ends_ns = [flow.end_ns - offset_ns for flow in event.outcome.flows if flow.end_ns is not None]
         self._end_ns = max([self._end_ns, *ends_ns])

@@ -28,7 +28,7 @@ from leadline.trial.notifications import ScriptOutput
 from leadline.trial.watch import Follower, TargetWatch
 from leadline.trial.workloads import LoadWorkload, PhasedWorkload, TaskWorkload, kind_of
 
-TASK = "load"
+TASK, RECEIVER_TASK = "load", "receive"
 # After its duration a load drains what is in flight (an agent gives up after 20 s), and waits for the server's report
 # (30 s more). Its own error names the server; this limit is for an agent that hangs.
 _REPORT_WITHIN_S = 60.0
@@ -200,7 +200,8 @@ def _followers(
         yield Follower(load.label, spec, offsets_ns, load.watch, interrupt, notify=event_log.notify).on_event
     if load.interval_ms is not None:
         intervals = RunningIntervals(TestSpec.read(load.test), start_at_ns, load.interval_ms * 1_000_000)
-        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log).on_event
+        receivers = {(part.host, part.task) for part in load.receivers}
+        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log, receivers).on_event
 
 
 _STOPPED = "stopped"

@@ -30,7 +30,7 @@ from leadline.plan.repeats import PrecisionGoal
 from leadline.trial import server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.load import Load, Part
+from leadline.trial.load import RECEIVER_TASK, Load, Part, Role
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.runner import LoadEnd, Runner, begin_trial, end_trial
 from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with
@@ -49,6 +49,12 @@ class Single:
     test: BaseTest
     workload: LoadWorkload
     argv: Sequence[str]
+    receiver: LoadWorkload | None = None
+    """The part of the load that counts what the workload sends, on this host too."""
+    drain_ms: int = 0
+    """How long it stays after the workload has ended."""
+    within: Sequence[str] = ()
+    """A command that runs another one, the agent, within a network of its own; none for this host's."""
     watch: TargetWatch | None = None
     """Checks that may end it early."""
     ceiling: Ceiling | None = None
@@ -140,7 +146,7 @@ async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: 
     Raises:
         LeadlineError: the agent could not be started.
     """
-    test, launch = single.test, Launch((str(agent_binary()),))
+    test, launch = single.test, Launch((*single.within, str(agent_binary())))
     name = f"{trial}/{test.name}"
     agent = await Agent.start(HERE, launch, sink=event_log.on_event, logs=single.logs, kept=test.kept_names)
     runner = Runner({HERE: agent}, {}, event_log, interrupt)
@@ -151,7 +157,7 @@ async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: 
         if waits_for_idle_cpus([test.kind]):
             await record_wake_ups({HERE: agent}, event_log)
         event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
-        one = Load(name, test.model_dump(), [Part(HERE, single.workload)], single.watch, single.interval_ms)
+        one = Load(name, test.model_dump(), _parts(single), single.watch, single.interval_ms)
         during = server_process.observed(agent, single.server_pid, event_log, name, _OBSERVE_PERIOD_MS)
         ended = await runner.run(one, during)
         event_log.notify(TestEnded(name, test.name, ended.status, ended.cause))
@@ -163,6 +169,13 @@ async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: 
         return runner.ended(failure)
     finally:
         await agent.close()
+
+
+def _parts(single: Single) -> list[Part]:
+    own = Part(HERE, single.workload)
+    if single.receiver is None:
+        return [own]
+    return [own, Part(HERE, single.receiver, Role.RECEIVER, RECEIVER_TASK, drain_ms=single.drain_ms)]
 
 
 def _record_ceiling(ceiling: Ceiling | None, event_log: EventLog) -> None:

@@ -33,7 +33,7 @@ from leadline.sut.model import BringUp, ClientState, FleetAccess, Site
 from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
 from leadline.trial.case_record import case_record
-from leadline.trial.environment import Environment
+from leadline.trial.environment import SERVER, Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import PhaseBegan, TestBegan, TestEnded, TrialBegan, TrialEnded
@@ -42,7 +42,7 @@ from leadline.trial.profile import profiled
 from leadline.trial.runner import Runner, analyse_load, begin_trial, end_trial
 from leadline.trial.second_tools import cross_check
 from leadline.trial.unforeseen import unforeseen
-from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, workload
+from leadline.trial.workloads import FORGOTTEN_S, LoadWorkload, Server, fleet_workload, kind_of, workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,8 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         await _search(test, able, up, env, context)
         return
     workloads = _workloads(test, able, address, up, env)
-    one = load.Load(name, test.model_dump(), load.generators(workloads, starts_ms(test, able)))
+    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, address, env)]
+    one = load.Load(name, test.model_dump(), parts)
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
@@ -198,6 +199,14 @@ def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: E
     return {client: workload(test.delayed(ms), server) for client, ms in starts_ms(test, clients).items()}
 
 
+def _receivers(test: BaseTest, address: str, env: Environment) -> list[load.Part]:
+    """What receives the load on the server's host; empty if the run's own server does."""
+    found = kind_of(test).receiver(test, Server(address, key=env.key))
+    if found is None:
+        return []
+    return [load.Part(SERVER, found.work, load.Role.RECEIVER, load.RECEIVER_TASK, drain_ms=found.drain_ms)]
+
+
 async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:
     """Search for the test's highest rate: a load for each rate, analysed when it ends."""
     event_log, name, entries = context.event_log, f"{env.label}/{test.name}", context.entries or []
@@ -208,7 +217,7 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)
-        parts = load.generators(_workloads(at_rate, clients, address, up, env))
+        parts = [*load.generators(_workloads(at_rate, clients, address, up, env)), *_receivers(at_rate, address, env)]
         one = load.Load(label, at_rate.model_dump(), parts, search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}

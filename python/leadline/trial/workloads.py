@@ -10,6 +10,8 @@ from leadline.contract.models import (
     HttpWorkload,
     Iperf3Login,
     Iperf3Options,
+    PacketGeneratorWorkload,
+    PacketReceiverWorkload,
     PeerLimits,
     RrWorkload,
     ScenarioWorkload,
@@ -50,7 +52,16 @@ FORGOTTEN_S = 6.0
 """Pause between fleets. OpenVPN 2.6 keeps a client that leaves for 5 s: its address in the pool, its memory, and its
 source port, from which it rejects another client (docs/decisions/0015)."""
 
-TaskWorkload = TcpWorkload | UdpWorkload | RrWorkload | HttpWorkload | TunnelWorkload | ScenarioWorkload
+TaskWorkload = (
+    TcpWorkload
+    | UdpWorkload
+    | RrWorkload
+    | HttpWorkload
+    | TunnelWorkload
+    | ScenarioWorkload
+    | PacketGeneratorWorkload
+    | PacketReceiverWorkload
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +138,23 @@ def ip_version(ip: int) -> Literal["v4", "v6"]:
     return "v6" if ip == 6 else "v4"
 
 
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What receives a load where it arrives."""
+
+    work: LoadWorkload
+    drain_ms: int
+    """How long it stays after the last generator has ended."""
+
+
 class LoadKind(LiveKind, Protocol):
     """The attributes of a kind of test that this package uses."""
 
     def workload(self, test: Any, server: Server) -> LoadWorkload:
         """The workload of one client in a test against a server."""
+
+    def receiver(self, test: Any, server: Server) -> Receiver | None:
+        """What receives the load on the server's host, if not the run's own server."""
 
     def fleet_workload(self, test: Any, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server."""

@@ -134,7 +134,10 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     }
     let plan = FramePlan::parse(&spec.frame, &spec.flows, spec.stamp_every > 0)
         .map_err(|error| input_error("bad_frame", error.to_string()))?;
-    let interface = link::find(&spec.device)?;
+    let interface = match &spec.device {
+        Some(name) => link::find(name)?,
+        None => link::find_route(plan.first_destination())?,
+    };
     link::check_default_route(&interface, spec.may_use_default_route)?;
     let longest = plan.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
     link::check_mtu(&interface, longest, plan.vlans.len() as u32)?;

@@ -33,6 +33,21 @@ pub fn find(name: &str) -> Result<Interface, ErrorReport> {
     Ok(found.clone())
 }
 
+/// Finds the interface by which packets to a destination leave.
+pub fn find_route(destination: IpAddr) -> Result<Interface, ErrorReport> {
+    let routes = routes();
+    let best = routes.iter().filter(|route| contains(route, destination)).max_by_key(|route| route.prefix_bits);
+    let best = best.ok_or_else(|| input_error("no_route", format!("this host has no route to {destination}")))?;
+    find(&best.interface)
+}
+
+/// Finds the interface that has an address.
+pub fn find_address(address: IpAddr) -> Result<Interface, ErrorReport> {
+    let all = interfaces().map_err(|error| system_error("reading the interfaces", &error))?;
+    let found = all.into_iter().find(|interface| interface.addresses.contains(&address));
+    found.ok_or_else(|| input_error("no_interface", format!("no interface of this host has the address {address}")))
+}
+
 /// Refuses frames that do not fit the interface.
 pub fn check_mtu(interface: &Interface, longest: u32, tags: u32) -> Result<(), ErrorReport> {
     let packet = longest.saturating_sub(HEADER_BYTES + 4 * tags);

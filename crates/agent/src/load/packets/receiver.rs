@@ -86,7 +86,14 @@ pub fn prepare(spec: PacketReceiverSpec) -> Result<Box<dyn Ready>, ErrorReport> 
         let message = format!("the interval is at least 1 ms, and there are 1 to {} flows", 1 << FLOW_BITS);
         return Err(input_error("bad_spec", message));
     }
-    let interface = link::find(&spec.device)?;
+    let interface = match (&spec.device, &spec.address) {
+        (Some(name), _) => link::find(name)?,
+        (None, Some(text)) => {
+            let address = text.parse().map_err(|_| input_error("bad_spec", format!("{text:?} is no IP address")))?;
+            link::find_address(address)?
+        }
+        (None, None) => return Err(input_error("bad_spec", "a receiver has an interface, or an address of one")),
+    };
     let before = link::counts(&interface.name);
     let (counter, via, via_reason) = open(&spec, &interface)?;
     Ok(Box::new(ReadyReceiver { spec, interface, counter, before, via, via_reason }))

@@ -1,0 +1,312 @@
+"""The kind `packets`: raw frames into an interface, counted where they arrive. `model` has its parameters, `workload`
+the tasks of an agent, `command` what its command does; `analysis.packet_figures` sets the counts against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from leadline.kinds.kind import Kind
+from leadline.kinds.packets.model import DEFAULT_BYTES, PacketsTest
+from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
+from leadline.plan import options as o
+from leadline.plan.metric_specs import higher, lower, neither
+from leadline.plan.options import Command, Option
+from leadline.plan.service_demand_metrics import service_demand_specs
+
+if TYPE_CHECKING:
+    from leadline.analysis.flows import Flow
+    from leadline.analysis.metrics import Histograms
+    from leadline.analysis.model import Metric, TestResult, Window
+    from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.test_data import TestData
+    from leadline.analysis.test_spec import TestSpec
+    from leadline.analysis.validity import Evidence, Finding, Rules
+    from leadline.analysis.window import RateColumn
+    from leadline.contract.models import PacketGeneratorWorkload
+    from leadline.report.figures import FigureTable
+    from leadline.trial.workloads import Receiver, Server
+
+_FRAMES, _FIELDS, _FLOWS, _PATHS = "Frames", "Fields", "Flows", "Paths"
+
+
+class Packets(Kind[PacketsTest]):
+    """The kind `packets`: frames at a rate, or as fast as possible."""
+
+    name = "packets"
+    model = PacketsTest
+    primary = "packets_per_s"
+    metrics = (
+        higher("packets_per_s", "frames that arrived per second inside the steady window"),
+        higher("throughput_bps", "bits of layer 2 that arrived per second, FCS included"),
+        higher("wire_bps", "the same with preambles and gaps: what they occupy on a wire"),
+        higher("line_rate_ratio", "share of the line's rate; null if it is not known"),
+        neither("offered_packets_per_s", "frames sent per second"),
+        neither("sent", "frames given to the interface's driver"),
+        higher("received", "frames that arrived, duplicates included"),
+        lower("lost", "frames sent that did not arrive, those at head and tail included"),
+        lower("lost_ratio", "share of the frames sent that did not arrive"),
+        lower("refused", "of the lost ones, those that the generator's own interface did not take"),
+        lower("unsent", "frames that were due and never sent"),
+        lower("duplicates", "frames that arrived again"),
+        lower("reordered", "frames that arrived behind a later one of their flow (RFC 4737)"),
+        lower("one_way_delay_min_us", "shortest time from sending to arrival"),
+        lower("one_way_delay_p50_us", "median of this time"),
+        lower("one_way_delay_p90_us", "its 90th percentile"),
+        lower("one_way_delay_p99_us", "its 99th percentile"),
+        lower("one_way_delay_p99_9_us", "its 99.9th percentile"),
+        lower("delay_variation_us", "its 99.9th percentile less the shortest (PDV; RFC 5481, RFC 8219)"),
+        *service_demand_specs("packet"),
+    )
+    decisive = ("lost_ratio",)
+    verb = "forwards"
+    counted = "packets"
+    shortfall = ("lost_ratio", "of the packets lost")
+    scaling = (("packets_per_s", "1/s"),)
+    headline = ("lost_ratio", "one_way_delay_p99_us")
+    operation = "packet"
+    curves = ("one_way_delay", "late")
+    figure_names: Mapping[str, str] = {
+        "sent": "packets sent",
+        "received": "packets received",
+        "lost": "packets lost",
+        "unsent": "packets due and never sent",
+        "refused": "packets that the own interface refused",
+        "offered_packets_per_s": "packets sent per second",
+        "wire_bps": "bits on the wire",
+        "line_rate_ratio": "share of the line rate",
+        "one_way_delay_min_us": "shortest one-way delay",
+        "delay_variation_us": "delay variation (PDV)",
+    }
+    command = Command(
+        PacketsTest,
+        "Send raw frames into an interface, and count them where they arrive: packets per second, loss, order, delay.",
+        "Example: leadline packets\n\n"
+        "    leadline packets eth1 --to eth2 --dst 198.18.0.2 --rate 1Mpps --flows 1000\n\n"
+        "    leadline packets eth1 --dst 198.18.0.2 --size imix --rate 50% --line 10gbit",
+        position=7,
+        rows=(
+            Option(
+                (),
+                "Interface into which frames go, of which the default route is none. Default: a pair of virtual ones"
+                " (veth) that is made for the measurement.",
+                key="device",
+                metavar="[DEV]",
+                parameter="device",
+            ),
+            *(o.DURATION, o.WARMUP),
+            *o.group(
+                _FRAMES,
+                Option(
+                    ("-l", "--size"),
+                    f"Bytes of each frame with FCS, or frames in turn: imix, 64:7,594:4,1518:1. Default: {DEFAULT_BYTES}.",
+                    key="size",
+                    type=str,
+                    default=None,
+                    metavar="BYTES",
+                ),
+                Option(
+                    ("--rate",),
+                    "Rate: 1Mpps, 500mbit of layer 2, 50% of --line. Default: as fast as possible.",
+                    key="rate",
+                    metavar="RATE",
+                ),
+                Option(("--line",), "Rate of the line, for shares of it: 10gbit.", key="line"),
+                Option(("-n", "--number"), "Frames, after which it ends.", key="number"),
+                Option(("--to",), "Interface of this host at which frames are counted.", key="to", metavar="DEV"),
+                Option(
+                    ("--stamp-every",),
+                    "One frame in N has its time in it: measures the one-way delay.",
+                    key="stamp_every",
+                    metavar="N",
+                ),
+                Option(("--then",), "What becomes of counted frames.", key="then"),
+            ),
+            *o.group(
+                _FIELDS,
+                Option(
+                    ("--dst",),
+                    "Destination addresses: 192.0.2.1, 192.0.2.1-192.0.2.9 or 192.0.2.0/28, with ' random' at random.",
+                    key="dst",
+                    metavar="ADDRESSES",
+                ),
+                Option(
+                    ("--src",), "Source addresses. Default: the interface's own.", key="src", metavar="ADDRESSES"
+                ),
+                Option(
+                    ("--protocol",),
+                    "Datagrams, segments that open a connection or seem to belong to one, echo requests.",
+                    key="protocol",
+                ),
+                Option(("--dport",), "Destination ports: 9 or 1024-65535.", key="dport", metavar="PORTS"),
+                Option(("--sport",), "Source ports.", key="sport", metavar="PORTS"),
+                Option(
+                    ("--dst-mac",),
+                    "Destination MAC address. Default: the next hop's, which is asked for.",
+                    key="dst_mac",
+                    metavar="MAC",
+                ),
+                Option(("--src-mac",), "Source MAC address. Default: the interface's.", key="src_mac", metavar="MAC"),
+                Option(("--vlan",), "VLAN tags: 7, 1-100, or two: 100.7.", key="vlan", metavar="VLANS"),
+                Option(("--ttl",), "Time to live, hop limit.", key="ttl"),
+                Option(("--dscp",), "Code point: 0 to 63, or a class such as EF.", key="dscp", metavar="CLASS"),
+                Option(("--tunnel",), "A tunnel around the packets.", key="tunnel"),
+                Option(("--tunnel-src",), "Its source address.", key="tunnel_src", metavar="ADDRESS"),
+                Option(("--tunnel-dst",), "Its destination address.", key="tunnel_dst", metavar="ADDRESS"),
+                Option(("--tunnel-id",), "VXLAN's network identifier, GRE's key.", key="tunnel_id"),
+                Option(
+                    ("--template",), "A whole frame as hex digits instead of fields.", key="template", metavar="HEX"
+                ),
+                Option(("--no-checksum",), "UDP over IPv4 without a checksum.", key="checksum", value=False),
+            ),
+            *o.group(
+                _FLOWS,
+                Option(("-P", "--flows"), "Flows, which differ in the fields that have ranges.", key="flows"),
+                Option(("--flow-order",), "The order of their frames.", key="flow_order"),
+                Option(("--zipf",), "Exponent of Zipf's law for the flows' shares.", key="zipf"),
+                Option(
+                    ("--new-flows",),
+                    "Flows per second that new ones replace: 10k/s.",
+                    key="new_flows",
+                    type=str,
+                    default=None,
+                    metavar="RATE",
+                ),
+                Option(("--seed",), "Seed of all random choices.", key="seed"),
+            ),
+            *o.group(
+                _PATHS,
+                Option(("--via",), "The path into the interface.", key="via"),
+                Option(("--receive-via",), "The path out of the receiving interface.", key="receive_via"),
+                o.THREADS,
+                Option(("--batch",), "Frames that go to the driver together.", key="batch"),
+                Option(
+                    ("--yes-i-mean",),
+                    "Name DEV again if it has the default route: its frames may cut this host off.",
+                    key="yes_i_mean",
+                    metavar="DEV",
+                ),
+            ),
+            *(o.INTERVAL, o.JSON, o.VERBOSE, o.OUT, o.targets("lost_ratio < 0.1%")),
+        ),
+        names={"line": "line"},
+    )
+
+    def run_command(self, values: Mapping[str, Any]) -> int:
+        """Measure on an interface, or on a pair that is made for it."""
+        from leadline.kinds.packets.command import measure
+
+        return measure(self, values)
+
+    def workload(self, test: PacketsTest, server: Server) -> PacketGeneratorWorkload:
+        """Frames to the server's address, if they have no destination of their own."""
+        from leadline.kinds.packets.workload import generator
+
+        return generator(test, server.host)
+
+    def receiver(self, test: PacketsTest, server: Server) -> Receiver:
+        """A receiver at the server's interface."""
+        from leadline.kinds.packets.workload import DRAIN_MS, receiver
+        from leadline.trial.workloads import Receiver
+
+        return Receiver(receiver(test, server.host), DRAIN_MS)
+
+    def longest_ms(self, workload: Any) -> int:
+        """Its duration."""
+        return int(workload.duration_ms or 0)
+
+    def advice(self, code: str) -> str | None:
+        """What to do about failures of an agent."""
+        return {
+            "no_bpf": "run it as root, or use --via af_packet",
+            "permission_denied": "raw frames need root, or CAP_NET_RAW",
+        }.get(code)
+
+    def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
+        """The time between two frames."""
+        found = PacketsTest.model_validate(dict(test), by_name=True)
+        gap_s = 1.0 / found.rate_pps if found.rate_pps else None
+        return replace(common, over_udp=True, send_gap_s=gap_s, line_bps=found.line_bps)
+
+    def rate_columns(self, spec: TestSpec, flows: Sequence[Flow]) -> list[RateColumn]:
+        """Frames, then bits of layer 2."""
+        from leadline.analysis.packet_figures import layer_2_column
+        from leadline.analysis.window import units_column
+
+        return [units_column("packets_per_s", flows), layer_2_column(flows)]
+
+    def interval_values(self, spec: TestSpec, growth: IntervalGrowth) -> dict[str, float | None]:
+        """Frames and bits of layer 2."""
+        from leadline.analysis.packet_figures import interval_rates
+
+        return interval_rates(growth)
+
+    def figures(
+        self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
+    ) -> dict[str, Metric]:
+        """Rates, frames by outcome, delays, and the cost of both ends."""
+        from leadline.analysis import metrics as m
+        from leadline.analysis.packet_figures import figures
+        from leadline.analysis.service_demand import service_demand
+
+        rates = m.window_rates(data.spec, flows, steady)
+        return {**figures(data, rates, steady, histograms), **service_demand(data, flows, "packet")}
+
+    def operations(self, spec: TestSpec, flows: Sequence[Flow], clients: int) -> float | None:
+        """Frames that were sent."""
+        from leadline.analysis.metrics import sum_of_flows
+
+        return sum_of_flows(flows, lambda flow: flow.sent_units)
+
+    def rules(self) -> Rules:
+        """Where frames were not sent, the generator is the limit; a thread that waits for the next frame is not."""
+        from leadline.analysis import packet_figures, rules
+
+        return rules.rules_of(
+            breaks=(rules.broken_off(lambda data, flow: data.spec.number is not None),),
+            limits=(_unpaced_threads, packet_figures.unsent),
+            required=(packet_figures.is_counted, packet_figures.counters_agree),
+        )
+
+    def figure_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """The service demand of both ends has one row."""
+        return with_demand_line(result, "packet", super().figure_rows)
+
+    def brief_rows(self, result: TestResult) -> list[tuple[str, str]]:
+        """Rates, loss, what else went wrong, and the service demand."""
+        from leadline.report.measurement import brief_rows
+
+        return [*brief_rows(result), *brief_demand_row(result.metrics, "packet")]
+
+    def table(self, metrics: Mapping[str, Metric]) -> FigureTable:
+        """Frames per second first, then loss and delay."""
+        from leadline import quantities
+        from leadline.report.figures import Figure, FigureTable
+
+        return FigureTable(
+            "Packets",
+            Figure("packets_per_s", "packets", quantities.per_second),
+            (
+                Figure("lost_ratio", "lost", quantities.share),
+                Figure("throughput_bps", "layer 2", quantities.bit_rate),
+                Figure("wire_bps", "on the wire", quantities.bit_rate),
+                Figure("unsent", "never sent", quantities.count),
+                Figure("reordered", "reordered", quantities.count),
+                Figure("duplicates", "duplicates", quantities.count),
+                Figure("one_way_delay_p50_us", "delay p50", quantities.microseconds),
+                Figure("one_way_delay_p99_us", "delay p99", quantities.microseconds),
+            ),
+        )
+
+
+def _unpaced_threads(evidence: Evidence) -> Iterator[Finding]:
+    """Threads that send as fast as they can; one with a rate uses its CPU to wait for the next frame."""
+    from leadline.analysis import rules
+
+    if not evidence.data.spec.paced:
+        yield from rules.busy_threads(evidence)
+
+
+KIND = Packets()

@@ -1,0 +1,107 @@
+"""Converts a `packets` test to the workloads of its generator and of its receiver. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadline.kinds.packets import fields
+from leadline.kinds.packets.model import PacketsTest
+
+if TYPE_CHECKING:
+    from leadline.contract.models import PacketGeneratorWorkload, PacketReceiverWorkload
+
+DRAIN_MS = 200
+"""What is on its way in a path's queues; more than the queue of a link of the lab."""
+TEST_ID = 0x1EAD_11E0
+"""Marks the frames of a test. Others in the same network at the same time have another one by their port."""
+_TAG, _OUTER_TAG = 0x8100, 0x88A8
+
+
+def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
+    """The workload of the host that sends; frames without a destination of their own go to this one."""
+    from leadline.contract.models import PacketGeneratorWorkload
+
+    return PacketGeneratorWorkload.model_validate(
+        {
+            "kind": "packet_generator",
+            "device": test.device,
+            "via": test.via,
+            "frame": _frame(test, destination),
+            "flows": {"count": test.flows, "order": test.flow_order, "zipf": test.zipf, "seed": test.seed},
+            "rate_pps": test.rate_pps,
+            "number": test.number,
+            "duration_ms": test.duration_ms,
+            "warmup_ms": test.warmup_ms,
+            "threads": test.threads,
+            "batch": test.batch,
+            "stamp_every": test.stamp_every,
+            "test_id": TEST_ID,
+            "interval_ms": test.interval_ms,
+            "capture": None,
+            "may_use_default_route": test.yes_i_mean is not None and test.yes_i_mean == test.device,
+            "pktgen": {},
+            "new_flows_per_s": test.new_flows,
+        }
+    )
+
+
+def receiver(test: PacketsTest, address: str | None) -> PacketReceiverWorkload:
+    """The workload of the host that counts, at the test's interface or at the one that has this address."""
+    from leadline.contract.models import PacketReceiverWorkload
+
+    return PacketReceiverWorkload.model_validate(
+        {
+            "kind": "packet_receiver",
+            "device": test.to,
+            "address": address,
+            "via": test.receive_via,
+            "test_id": TEST_ID,
+            "flows": test.flows,
+            "then": test.then,
+            "measures_delay": test.stamp_every > 0,
+            "clock_ahead_ns": 0,
+            "duration_ms": test.duration_ms,
+            "drain_ms": DRAIN_MS,
+            "warmup_ms": test.warmup_ms,
+            "interval_ms": test.interval_ms,
+        }
+    )
+
+
+def _frame(test: PacketsTest, destination: str) -> dict[str, Any]:
+    destinations = fields.addresses(test.dst or destination)
+    vlans = fields.vlans(test.vlan) if test.vlan is not None else []
+    tags = [_OUTER_TAG if len(vlans) == 2 and not place else _TAG for place in range(len(vlans))]
+    tunnel = {
+        "kind": test.tunnel,
+        "source": test.tunnel_src,
+        "destination": test.tunnel_dst,
+        "identifier": test.tunnel_id,
+    }
+    return {
+        "sizes": [{"bytes": size, "count": count} for size, count in test.frame_bytes.items()],
+        "source_mac": test.src_mac,
+        "destination_mac": test.dst_mac,
+        "vlans": [
+            {"protocol": tag, "first": int(vlan.first), "last": int(vlan.last), "priority": 0}
+            for tag, vlan in zip(tags, vlans, strict=True)
+        ],
+        "outer": tunnel if test.tunnel is not None else None,
+        "sources": _range(fields.addresses(test.src)) if test.src is not None else None,
+        "destinations": _range(destinations),
+        "transport": {"tcp-syn": "tcp_syn", "tcp-ack": "tcp_ack", "icmp": "icmp_echo"}.get(test.protocol, "udp"),
+        "source_ports": _numbers(fields.ports(test.sport)),
+        "destination_ports": _numbers(fields.ports(test.dport)),
+        "ttl": test.ttl,
+        "dscp": test.dscp or 0,
+        "has_udp_checksum": test.checksum,
+        "template": test.template,
+    }
+
+
+def _range(found: fields.Range) -> dict[str, Any]:
+    return {"first": found.first, "last": found.last, "order": found.order}
+
+
+def _numbers(found: fields.Range) -> dict[str, Any]:
+    return {"first": int(found.first), "last": int(found.last), "order": found.order}
