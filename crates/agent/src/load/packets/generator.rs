@@ -32,6 +32,7 @@ use crate::task::{Ready, Task};
 /// A load without a duration ends by a stop or its number; its clock ends in 30 days.
 const NO_END_NS: u64 = 30 * 86_400_000_000_000;
 const MAX_THREADS: u32 = 64;
+const ETHERNET_BYTES: usize = 14;
 
 /// What one thread has to send: its flows are `first`, `first + step`, and so on.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub struct Frames {
     pub spec: PacketGeneratorSpec,
     /// The interface.
     pub interface: Interface,
+    /// Bytes of headers that the interface has not: it carries packets without Ethernet, as a tunnel's does.
+    pub stripped_bytes: usize,
     /// A table of flows for Zipf's law.
     pub popularity: Option<Vec<u32>>,
 }
@@ -142,10 +145,18 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     let longest = plan.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
     link::check_mtu(&interface, longest, plan.vlans.len() as u32)?;
     let own = own_addresses(&plan, &interface)?;
+    let is_plain = interface.mac.is_none() && !interface.is_loopback;
+    if is_plain && !plan.vlans.is_empty() {
+        let message = format!("{} carries packets without Ethernet, and so without VLAN tags", interface.name);
+        return Err(input_error("bad_frame", message));
+    }
     let popularity = spec.flows.zipf.map(|exponent| zipf_table(spec.flows.count, exponent));
     let shares = shares(&spec)?;
     let (via, via_reason) = choose_path(&spec, &plan, &interface).map_err(NoPath::refuse)?;
-    let frames = Arc::new(Frames { plan, own, spec: spec.clone(), interface: interface.clone(), popularity });
+    let stripped_bytes = if is_plain { ETHERNET_BYTES } else { 0 };
+    let (own_spec, own_interface) = (spec.clone(), interface.clone());
+    let frames =
+        Arc::new(Frames { plan, own, spec: own_spec, interface: own_interface, stripped_bytes, popularity });
     let open = |share: &Share| -> Result<Arc<dyn Sender>, ErrorReport> {
         match via {
             GeneratorPath::Xdp => Ok(Arc::new(XdpSender::open(&frames, share)?)),
@@ -172,6 +183,7 @@ fn own_addresses(plan: &FramePlan, interface: &Interface) -> Result<Own, ErrorRe
     let destination_mac = match (plan.destination_mac, &plan.template) {
         (Some(mac), _) => mac,
         (None, Some(_)) => [0; 6],
+        (None, None) if interface.mac.is_none() => [0; 6],
         (None, None) => link::next_hop(interface, plan.first_destination())?,
     };
     Ok((interface.mac.unwrap_or_default(), destination_mac, source))
@@ -201,6 +213,9 @@ fn choose_path(
     interface: &Interface,
 ) -> Result<(GeneratorPath, String), NoPath> {
     let by_xdp = || -> Result<(), NoPath> {
+        if interface.mac.is_none() && !interface.is_loopback {
+            return Err(NoPath::new("no_xdp", format!("{} carries packets without Ethernet", interface.name)));
+        }
         if plan.sizes.len() > 1 {
             return Err(NoPath::new("mixed_sizes", "xdp sends frames of one length"));
         }

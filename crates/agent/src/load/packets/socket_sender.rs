@@ -115,7 +115,8 @@ impl SocketSender {
             };
             let image = &mut state.images[flow * sizes + size];
             image.number(&trailer, is_timed);
-            state.outlet.slot(slot, image.bytes.len()).copy_from_slice(&image.bytes);
+            let bytes = &image.bytes[self.frames.stripped_bytes..];
+            state.outlet.slot(slot, bytes.len()).copy_from_slice(bytes);
             state.next[flow] = state.next[flow].wrapping_add(1);
             state.turn += 1;
             state.by_size[size].frames += 1;
