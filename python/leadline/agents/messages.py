@@ -64,6 +64,8 @@ Workload: TypeAlias = (
     | models.ProcessWorkload
     | models.ProfileWorkload
     | models.EmulateWorkload
+    | models.PacketGeneratorWorkload
+    | models.PacketReceiverWorkload
 )
 
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from leadline.analysis.window import RateColumn
 
 COUNTERS_DIFFER = "interface-counters"
-UNSENT = "unsent-packets"
 UNCOUNTED = "uncounted-packets"
 INEXACT = "inexact-packets"
-OVERRUN = "receiver-overrun"
 DELAY_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _PDV_PERCENTILE = 99.9
 """RFC 8219, 7.3.1: this percentile of the delay, less the least delay."""
@@ -107,23 +105,29 @@ def figures(
     generators, receivers = _reports(data)
     counts = PacketCounts.of(generators, receivers)
     packets_per_s, layer_2_bps = rates.get("packets_per_s"), rates.get("throughput_bps")
-    wire_bps = None
-    if packets_per_s is not None and layer_2_bps is not None:
-        wire_bps = layer_2_bps + 8 * PREAMBLE_AND_GAP_BYTES * packets_per_s
-    line_bps = data.spec.line_bps
     seconds = None if steady is None else (steady.last_end_ns - steady.first_start_ns) / 1e9
     offered = counts.sent / seconds if counts.sent is not None and seconds else None
     found = {
-        "packets_per_s": Metric(packets_per_s, "1/s"),
-        "throughput_bps": Metric(layer_2_bps, "bit/s"),
-        "wire_bps": Metric(wire_bps, "bit/s"),
-        "line_rate_ratio": Metric(wire_bps / line_bps if wire_bps is not None and line_bps else None, "ratio"),
+        **rate_metrics(packets_per_s, layer_2_bps, data.spec.line_bps),
         "offered_packets_per_s": Metric(offered, "1/s"),
         **counts.metrics(),
         "refused": Metric(_total(generators, "refused"), "count"),
     }
     delays = histograms.by_name.get("one_way_delay")
     return {**found, **delay_metrics(delays)}
+
+
+def rate_metrics(packets_per_s: float | None, layer_2_bps: float | None, line_bps: float | None) -> dict[str, Metric]:
+    """Rates of frames that arrived: in packets, in bits of layer 2, on the wire, and as a share of the line's rate."""
+    wire_bps = None
+    if packets_per_s is not None and layer_2_bps is not None:
+        wire_bps = layer_2_bps + 8 * PREAMBLE_AND_GAP_BYTES * packets_per_s
+    return {
+        "packets_per_s": Metric(packets_per_s, "1/s"),
+        "throughput_bps": Metric(layer_2_bps, "bit/s"),
+        "wire_bps": Metric(wire_bps, "bit/s"),
+        "line_rate_ratio": Metric(wire_bps / line_bps if wire_bps is not None and line_bps else None, "ratio"),
+    }
 
 
 def layer_2_column(flows: Sequence[Flow]) -> RateColumn:
@@ -147,7 +151,11 @@ def interval_rates(growth: IntervalGrowth) -> dict[str, float | None]:
 def counters_agree(evidence: Evidence) -> Iterator[Finding]:
     """Findings where an interface's own counter has fewer frames than a generator sent or a receiver counted: the count
     is wrong, or not all of them passed there. More is no contradiction: others may use the interface too."""
-    generators, receivers = _reports(evidence.data)
+    yield from counter_findings(*_reports(evidence.data))
+
+
+def counter_findings(generators: Sequence[Report], receivers: Sequence[Report]) -> Iterator[Finding]:
+    """`counters_agree`, of reports alone."""
     for report in generators:
         of_interface, refused = report["interface"].get("tx_packets"), report.get("refused") or 0
         if of_interface is not None and of_interface + refused < report["sent"]:
@@ -163,12 +171,16 @@ def counters_agree(evidence: Evidence) -> Iterator[Finding]:
 def unsent(evidence: Evidence) -> Iterator[Finding]:
     """A finding if frames were due and never left. On one core this also happens where the forwarder is the limit: it
     runs in the generator's time, and nothing is lost."""
-    generators, _ = _reports(evidence.data)
+    yield from unsent_findings(_reports(evidence.data)[0])
+
+
+def unsent_findings(generators: Sequence[Report]) -> Iterator[Finding]:
+    """`unsent`, of reports alone."""
     sent, never = _total(generators, "sent"), _total(generators, "unsent")
     if sent is None or not never or never < _UNSENT_SHARE * (sent + never):
         return
     text = f"{never:,} of {sent + never:,} packets were due and never left: more could not be sent here"
-    yield Verdict.GENERATOR_LIMITED, Reason(UNSENT, text)
+    yield Verdict.GENERATOR_LIMITED, Reason("unsent", text)
 
 
 def is_counted(evidence: Evidence) -> Iterator[Finding]:
@@ -185,15 +197,15 @@ def is_counted(evidence: Evidence) -> Iterator[Finding]:
             yield Verdict.UNDETERMINED, Reason(INEXACT, f"{text}: they may be duplicates")
         if report.get("overrun"):
             text = f"the receiver's socket had no room for {report['overrun']:,} packets"
-            yield Verdict.RECEIVER_LIMITED, Reason(OVERRUN, text)
+            yield Verdict.RECEIVER_LIMITED, Reason("receiver-socket-drops", text)
 
 
 def _reports(data: TestData) -> tuple[list[Report], list[Report]]:
     """What generators and receivers report."""
     found = [packets for one in data.load_outcomes() if (packets := one.outcome.get("packets"))]
-    generators = [report for packets in found if (report := packets.get("generator"))]
-    receivers = [report for packets in found if (report := packets.get("receiver"))]
-    return cast(list[Report], generators), cast(list[Report], receivers)
+    generators = [cast(Report, sent) for packets in found if (sent := packets.get("generator")) is not None]
+    receivers = [cast(Report, counted) for packets in found if (counted := packets.get("receiver")) is not None]
+    return generators, receivers
 
 
 def _total(reports: Sequence[Report], name: str) -> int | None:

@@ -290,14 +290,22 @@ class OutcomeOf:
 _OF_RECEIVERS = ("received_bytes", "received_units", "duplicates", "reordered")
 
 
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum; None if one of them is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def _joined(found: OutcomeOf, received: Sequence[OutcomeOf]) -> OutcomeOf:
     """A generator's outcome with what its receivers counted, as a load has it whose other side reports to it."""
     outcome: dict[str, Any] = {**found.outcome}
     rows = [row for one in received for row in one.outcome["flows"]]
-    sums = {name: sum(counts) if None not in counts else None for name in _OF_RECEIVERS
-            if (counts := [cast(Mapping[str, Any], row).get(name) for row in rows])}
+    sums = {name: _sum([cast(Mapping[str, Any], row).get(name) for row in rows]) for name in _OF_RECEIVERS}
     outcome["flows"] = [{**row, **sums} for row in found.outcome["flows"]]
-    outcome["histograms"] = [*found.outcome["histograms"], *(one for far in received for one in far.outcome["histograms"])]
+    outcome["histograms"] = [
+        *found.outcome["histograms"],
+        *(one for far in received for one in far.outcome["histograms"]),
+    ]
     outcome["errors"] = {**found.outcome["errors"]}
     for far in received:
         outcome["errors"].update({f"peer_{name}": count for name, count in far.outcome["errors"].items()})

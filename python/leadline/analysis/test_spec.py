@@ -33,8 +33,6 @@ class TestSpec:
     steady: bool
     # Whether an http test's requests go over TLS.
     tls: bool
-    # The rate of the line on which it is measured, bit/s, for shares of it; None if it is not known.
-    line_bps: float | None = None
     # Whether its leading count is answers to its own operations, rather than bits that one side sends.
     counts_units: bool = False
     # Whether the connects of a fleet's clients are measured, and not only their traffic.

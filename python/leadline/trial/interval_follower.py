@@ -22,6 +22,7 @@ class IntervalFollower:
         start_at_ns: int,
         offsets_ns: Mapping[str, int],
         event_log: EventLog,
+        *,
         receivers: Collection[tuple[str, str]] = (),
     ) -> None:
         self._label = label

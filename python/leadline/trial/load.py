@@ -201,7 +201,7 @@ def _followers(
     if load.interval_ms is not None:
         intervals = RunningIntervals(TestSpec.read(load.test), start_at_ns, load.interval_ms * 1_000_000)
         receivers = {(part.host, part.task) for part in load.receivers}
-        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log, receivers).on_event
+        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log, receivers=receivers).on_event
 
 
 _STOPPED = "stopped"

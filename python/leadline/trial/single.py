@@ -49,12 +49,6 @@ class Single:
     test: BaseTest
     workload: LoadWorkload
     argv: Sequence[str]
-    receiver: LoadWorkload | None = None
-    """The part of the load that counts what the workload sends, on this host too."""
-    drain_ms: int = 0
-    """How long it stays after the workload has ended."""
-    within: Sequence[str] = ()
-    """A command that runs another one, the agent, within a network of its own; none for this host's."""
     watch: TargetWatch | None = None
     """Checks that may end it early."""
     ceiling: Ceiling | None = None
@@ -83,6 +77,12 @@ class Single:
     """Takes the single requests, where the workload asks for them."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement when that has ended."""
+    receiver: LoadWorkload | None = None
+    """The part of the load that counts what the workload sends, on this host too."""
+    drain_ms: int = 0
+    """How long it stays after the workload has ended."""
+    within: Sequence[str] = ()
+    """A command that runs another one, the agent, within a network of its own; none for this host's."""
 
     def manifest(self, run_id: str = "") -> dict[str, Any]:
         """The measurement as a plan of one case, without its secrets."""

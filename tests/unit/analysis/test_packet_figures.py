@@ -11,11 +11,10 @@ from leadline.analysis.histograms import decode
 from leadline.analysis.model import Verdict
 from leadline.analysis.packet_figures import (
     PacketCounts,
-    counter_reasons,
-    cpu_per_packet,
+    counter_findings,
     delay_metrics,
     rate_metrics,
-    unsent_reasons,
+    unsent_findings,
 )
 
 
@@ -68,15 +67,15 @@ def test_unknown_unsent_is_not_zero() -> None:
 
 
 def test_rates_of_a_full_gigabit_line() -> None:
-    metrics = rate_metrics(1_488_095, 60 * 1_488_095, 1.0, 1e9)
+    metrics = rate_metrics(1_488_095, 64 * 8 * 1_488_095, 1e9)
     assert metrics["line_rate_ratio"].value == pytest.approx(1.0, rel=1e-6)
     assert metrics["throughput_bps"].value == 1_488_095 * 64 * 8
     assert metrics["wire_bps"].value == 1_488_095 * 84 * 8
 
 
 def test_share_of_an_unknown_line_and_unknown_frames_are_unknown() -> None:
-    assert rate_metrics(10, 600, 1.0, None)["line_rate_ratio"].value is None
-    assert {metric.value for metric in rate_metrics(None, None, 1.0, 1e9).values()} == {None}
+    assert rate_metrics(10, 5120, None)["line_rate_ratio"].value is None
+    assert {metric.value for metric in rate_metrics(None, None, 1e9).values()} == {None}
 
 
 def test_delay_variation_is_against_the_least_delay() -> None:
@@ -91,25 +90,20 @@ def test_delays_that_were_not_measured_are_unknown() -> None:
     assert {metric.value for metric in delay_metrics(None).values()} == {None}
 
 
-def test_cpu_time_of_a_packet() -> None:
-    assert cpu_per_packet(0.2, 1_000_000).value == pytest.approx(200)
-    assert cpu_per_packet(None, 10).value is None
-
-
 def test_interface_that_counted_fewer_frames_contradicts() -> None:
-    ((verdict, reason),) = counter_reasons([sent(10)], [received(10, interface={"rx_packets": 8})])
+    ((verdict, reason),) = counter_findings([sent(10)], [received(10, interface={"rx_packets": 8})])
     assert verdict is Verdict.UNDETERMINED
-    assert "the receiver counted 10 frames, its interface 8" in reason.text
+    assert "the receiver counted 10 packets, its interface 8" in reason.text
 
 
 @pytest.mark.parametrize("interface", [{"rx_packets": 12}, {"rx_packets": None}, {}])
 def test_other_traffic_or_an_unreadable_counter_contradicts_nothing(interface: dict[str, Any]) -> None:
-    assert not list(counter_reasons([sent(10)], [received(10, interface=interface)]))
+    assert not list(counter_findings([sent(10)], [received(10, interface=interface)]))
 
 
 def test_frames_that_never_left_limit_the_figure() -> None:
-    ((verdict, reason),) = unsent_reasons([sent(900, unsent=100)])
+    ((verdict, reason),) = unsent_findings([sent(900, unsent=100)])
     assert verdict is Verdict.GENERATOR_LIMITED
-    assert "100 of 1,000 frames" in reason.text
-    assert not list(unsent_reasons([sent(100_000, unsent=1)]))
-    assert not list(unsent_reasons([sent(100, unsent=None)]))
+    assert "100 of 1,000 packets" in reason.text
+    assert not list(unsent_findings([sent(100_000, unsent=1)]))
+    assert not list(unsent_findings([sent(100, unsent=None)]))

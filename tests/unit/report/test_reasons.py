@@ -72,6 +72,8 @@ JUDGED_ANYWHERE = {
     # Of searches: they follow from how each trial was judged.
     *("few-samples", "generator-limited-trials", "highest-rate-held", "search-budget", "trials-disturbed"),
     "too-few-clients",
+    # Of packets: what counted them, and what it could tell apart.
+    *("interface-counters", "uncounted-packets", "inexact-packets"),
 }
 """Reasons that hold whatever the machine does."""
 

@@ -101,7 +101,8 @@ class Packets(Kind[PacketsTest]):
                 _FRAMES,
                 Option(
                     ("-l", "--size"),
-                    f"Bytes of each frame with FCS, or frames in turn: imix, 64:7,594:4,1518:1. Default: {DEFAULT_BYTES}.",
+                    "Bytes of each frame with FCS, or frames in turn: imix, 64:7,594:4,1518:1."
+                    f" Default: {DEFAULT_BYTES}.",
                     key="size",
                     type=str,
                     default=None,
@@ -132,9 +133,7 @@ class Packets(Kind[PacketsTest]):
                     key="dst",
                     metavar="ADDRESSES",
                 ),
-                Option(
-                    ("--src",), "Source addresses. Default: the interface's own.", key="src", metavar="ADDRESSES"
-                ),
+                Option(("--src",), "Source addresses. Default: the interface's own.", key="src", metavar="ADDRESSES"),
                 Option(
                     ("--protocol",),
                     "Datagrams, segments that open a connection or seem to belong to one, echo requests.",

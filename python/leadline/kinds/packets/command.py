@@ -1,5 +1,5 @@
-"""The command `leadline packets`: frames into an interface of this host, or over a pair of virtual ones that is made for
-the measurement, in a network namespace that ends with the agent."""
+"""The command `leadline packets`: frames into an interface of this host, or over a pair of virtual ones that is made
+for the measurement, in a network namespace that ends with the agent."""
 
 from __future__ import annotations
 

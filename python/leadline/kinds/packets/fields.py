@@ -1,4 +1,4 @@
-"""Values of a frame's fields as a user writes them: addresses, ports and VLANs, one or a range, in turn or at random."""
+"""Values of a frame's fields as a user writes them: addresses, ports, VLANs; one or a range, in turn or at random."""
 
 from __future__ import annotations
 

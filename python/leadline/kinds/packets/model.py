@@ -40,17 +40,17 @@ class PacketsTest(BaseTest):
     """Bytes of each frame, FCS included (RFC 2544), or sizes in turn with their counts; `imix` is {64: 7, 594: 4,
     1518: 1}."""
     rate: _Rate | None = None
-    """Frames per second (1Mpps), bits of layer 2 per second (500mbit) or a share of the line's rate (50%); null: as fast
-    as possible."""
+    """Frames per second (1Mpps), bits of layer 2 per second (500mbit) or a share of the line's rate (50%); null: as
+    fast as possible."""
     line_bps: RateBps | None = Field(default=None, validation_alias="line")
     """The rate of the line, for shares of it; null: not known."""
     number: Total | None = None
     """Frames; the test ends after them, even before its duration."""
     protocol: Literal["udp", "tcp-syn", "tcp-ack", "icmp"] = "udp"
-    """What is in the frames: datagrams, segments that open a connection or that seem to belong to one, echo requests."""
+    """What is in the frames: datagrams, TCP segments that open a connection or seem to belong to one, echo requests."""
     dst: fields.Addresses | None = None
-    """Destination addresses: 192.0.2.1, 192.0.2.1-192.0.2.9 or 192.0.2.0/28, with `random` behind them at random. Null: in
-    a plan the server's."""
+    """Destination addresses: 192.0.2.1, 192.0.2.1-192.0.2.9 or 192.0.2.0/28, with `random` behind them at random.
+    Null: in a plan the server's."""
     src: fields.Addresses | None = None
     """Source addresses; null: the interface's own."""
     dport: fields.Ports = "9"
