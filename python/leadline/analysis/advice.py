@@ -58,8 +58,8 @@ ADVICE: dict[str, str] = {
     f"(repeat): repeats decide by their own interval{_SPREAD}",
     "precision-unknown": f"{_AS_LONG}{_SPREAD}",
     "interface-counters": "see what else takes packets away at that interface (XDP, tc), and run it again",
-    "uncounted-packets": "name the interface where they arrive (--to), or run it in a plan: a server's host counts them",
-    "inexact-packets": "give the receiver as many flows as the generator has; a path that reorders more can't be counted",
+    "uncounted-packets": "name the interface where they arrive (--to), or run it in a plan: the server's host counts",
+    "inexact-packets": "give the receiver the generator's flows; where a path reorders more, its counts are bounds",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "ran-over": _LESS_RATE,
     "read-late": "use more threads, keep other work off the named host, or lower the rate: the percentile is an "

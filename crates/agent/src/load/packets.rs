@@ -9,6 +9,8 @@ mod link;
 mod receiver;
 mod socket_counter;
 mod socket_sender;
+#[cfg(test)]
+mod tests;
 mod xdp_counter;
 mod xdp_sender;
 

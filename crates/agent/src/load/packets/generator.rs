@@ -155,8 +155,7 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     let (via, via_reason) = choose_path(&spec, &plan, &interface).map_err(NoPath::refuse)?;
     let stripped_bytes = if is_plain { ETHERNET_BYTES } else { 0 };
     let (own_spec, own_interface) = (spec.clone(), interface.clone());
-    let frames =
-        Arc::new(Frames { plan, own, spec: own_spec, interface: own_interface, stripped_bytes, popularity });
+    let frames = Arc::new(Frames { plan, own, spec: own_spec, interface: own_interface, stripped_bytes, popularity });
     let open = |share: &Share| -> Result<Arc<dyn Sender>, ErrorReport> {
         match via {
             GeneratorPath::Xdp => Ok(Arc::new(XdpSender::open(&frames, share)?)),
