@@ -66,6 +66,14 @@ def own_network() -> tuple[str, ...] | None:
     return None
 
 
+def wire_counters(run: Run) -> dict[str, dict[str, Any]]:
+    """What the only emulated link says that it did, when it ended, by direction."""
+    lines = (run.folder / "journal.ndjson").read_text().splitlines()
+    events = [entry["event"] for line in lines if "event" in (entry := json.loads(line))]
+    [last] = [event for event in events if event["type"] == "emulated" and event["ended"]]
+    return {"up": last["a_to_b"], "down": last["b_to_a"]}
+
+
 def call(
     *arguments: str | Path, variables: Mapping[str, str] | None = None, **keywords: Any
 ) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import cli_runs as cli
 import pytest
@@ -31,14 +30,6 @@ def plan(link: str, *tests: str, topology: str = "remote-access", more: str = ""
     )
 
 
-def last_counters(run: cli.Run) -> dict[str, dict[str, Any]]:
-    """The emulator's counters when it ended, by direction."""
-    lines = (run.folder / "journal.ndjson").read_text().splitlines()
-    events = [entry["event"] for line in lines if "event" in (entry := json.loads(line))]
-    [last] = [event for event in events if event["type"] == "emulated" and event["ended"]]
-    return {"up": last["a_to_b"], "down": last["b_to_a"]}
-
-
 @pytest.mark.parametrize("topology", ["remote-access", pytest.param("site-to-site", marks=pytest.mark.full_matrix)])
 def test_faults_are_those_that_the_receiver_counts(
     tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch
@@ -51,7 +42,7 @@ def test_faults_are_those_that_the_receiver_counts(
     link = "delay: 5ms, loss: 2%, loss_burst: 3, reorder: 1%, duplicate: 1%"
     run = cli.run(plan(link, UDP, topology=topology), tmp_path)
     assert run.code == 0, run.err
-    figures, counters = run.figures("n"), last_counters(run)["up"]
+    figures, counters = run.figures("n"), cli.wire_counters(run)["up"]
     udp = counters["udp"]
     assert (counters["overrun"], counters["refused"], counters["unfit"], udp["queue_full"]) == (0, 0, 0, 0)
     # Beside the flow's datagrams only its first ones, which introduce it.
@@ -74,7 +65,7 @@ def test_delay_rate_and_corruption_are_emulated_without_the_kernels_queues(tmp_p
     run = cli.run(plan(link, PING, fast), tmp_path)
     assert run.code == 0, run.err
     assert (run.figures("ping")["latency_min_us"] or 0.0) >= 40_000
-    figures, udp = run.figures("fast"), last_counters(run)["up"]["udp"]
+    figures, udp = run.figures("fast"), cli.wire_counters(run)["up"]["udp"]
     # A frame with an inverted bit fails a checksum, or its address is another one.
     assert udp["corrupted"] > 20
     assert udp["queue_full"] > 100

@@ -119,6 +119,12 @@ pub fn cpus_possible() -> usize {
     last.map_or(0, |last| last + 1).max(usize::try_from(configured).unwrap_or(1)).max(1)
 }
 
+/// The CPU on which the calling thread runs at this moment; `None` where that is not known.
+pub fn this_cpu() -> Option<u32> {
+    // SAFETY: a plain query of this thread.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Let the calling thread run on one CPU alone.
 ///
 /// # Errors

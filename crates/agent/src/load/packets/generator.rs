@@ -11,6 +11,7 @@ use leadline_stats::Histogram;
 use leadline_sys::bpf::SharedMap;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::interfaces::{takes_redirected_frames, Interface};
+use leadline_sys::usage::{allowed_cpus, pin_to, this_cpu};
 use leadline_wire::{
     Counts, ErrorReport, FlowProgress, GeneratorPath, HistogramReport, InterfaceCounts, NoCounts, Outcome,
     PacketFlowCount, PacketGeneratorSpec, PacketsReport, PacketsSent, Side, SizeCount,
@@ -311,13 +312,12 @@ fn worker(sender: &Arc<dyn Sender>, share: &Share, span: Span) -> (Role, Worker)
     let (sender, share) = (Arc::clone(sender), share.clone());
     let work = move |signal: &ControlSignal| {
         let name = format!("packets-{}", share.thread);
-        if share.threads > 1 {
-            // A driver chooses its queue by the CPU: two threads on one would share one, and one that moves would let its
-            // frames overtake each other.
-            let cpus = leadline_sys::usage::allowed_cpus();
-            let cpu = cpus.get(share.thread as usize % cpus.len().max(1)).copied();
-            cpu.map_or(Ok(()), leadline_sys::usage::pin_to)?;
-        }
+        // A driver chooses its queue by the CPU: two threads on one would share a queue, and the frames of one that moves
+        // would overtake each other.
+        let cpus = allowed_cpus();
+        let begin = if share.threads == 1 { cpus.iter().position(|cpu| Some(*cpu) == this_cpu()) } else { None };
+        let cpu = cpus.get((begin.unwrap_or(0) + share.thread as usize) % cpus.len().max(1)).copied();
+        cpu.map_or(Ok(()), pin_to)?;
         signal.sleep_until(span.at_ns);
         let meter = ThreadMeter::begin(name, monotonic_ns());
         sender.send(span, signal)?;

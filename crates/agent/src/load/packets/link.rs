@@ -21,7 +21,11 @@ const HEADER_BYTES: u32 = 14;
 /// Finds an interface that is up.
 pub fn find(name: &str) -> Result<Interface, ErrorReport> {
     let all = interfaces().map_err(|error| system_error("reading the interfaces", &error))?;
-    let names = || all.iter().map(|interface| interface.name.clone()).collect::<Vec<_>>().join(", ");
+    let names = || {
+        let mut names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+        names.sort_unstable();
+        names.join(", ")
+    };
     let found = all.iter().find(|interface| interface.name == name);
     let found = found.ok_or_else(|| {
         input_error("no_interface", format!("there is no interface {name} on this host; it has {}", names()))
