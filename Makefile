@@ -103,7 +103,7 @@ test-all: ## the same with every combination, and searches to their end
 	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:
-	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS) $(PEERS)
+	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS) $(PEERS) tshark
 
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.

@@ -20,7 +20,7 @@ WITHIN_S = 30.0
 async def send_all(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the generator and the receiver of each test report, or why it cannot be."""
     agent = await Agent.start("here", Launch((str(agent_binary()),)), sink=lambda *_: None)
-    reports = []
+    reports: list[dict[str, Any]] = []
     try:
         for number, keys in enumerate(tests):
             trial, test = f"t{number}", PacketsTest.model_validate(keys, by_alias=True)
@@ -35,13 +35,12 @@ async def send_all(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
             sent = await agent.finished(trial, "load", WITHIN_S)
             await agent.stop(trial, "receive")
             counted = await agent.finished(trial, "receive", WITHIN_S)
-            outcomes = [one.outcome.packets for one in (sent, counted)]
-            reports.append(
-                {
-                    "generator": outcomes[0].generator.model_dump(),
-                    "receiver": outcomes[1].receiver.model_dump(),
-                }
-            )
+            own, far = (one.outcome.packets for one in (sent, counted))
+            assert own is not None
+            assert own.generator is not None
+            assert far is not None
+            assert far.receiver is not None
+            reports.append({"generator": own.generator.model_dump(), "receiver": far.receiver.model_dump()})
     finally:
         await agent.close()
     return reports

@@ -57,7 +57,13 @@ PARTS_OF_KINDS = KINDS & {*records.Outcome.__annotations__, *records.Progress.__
 """The parts of an agent's messages that loads of one kind alone have."""
 
 KNOWN_USES = {
-    "analysis/test_data.py": {"self.outcome.get('tunnel')", "self.outcome.get('scenario')", "event.get('scenario')"},
+    "analysis/test_data.py": {
+        *("self.outcome.get('tunnel')", "self.outcome.get('packets')", "self.outcome.get('scenario')"),
+        "event.get('scenario')",
+    },
+    # iperf3's own word in its documents.
+    "analysis/iperf3_document.py": {"row['packets']"},
+    "analysis/tool_output.py": {"end['sum_sent']['packets']"},
     "dataset/tables.py": {"outcome.get('tunnel')"},
 }
 """The uses of a kind outside of `kinds`. `TestData` reads the messages: its `fleet` is of any kind of test that a fleet

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_and_late_frames_are_told_apart() {
+    fn duplicates_are_no_late_frames() {
         let account = counted([0, 2, 1, 1, 5, 2, 4]);
         assert_eq!((account.next, account.frames), (6, 7));
         assert_eq!((account.duplicates, account.reordered, account.behind), (2, 2, 0));

@@ -60,7 +60,7 @@ fn send(socket: &OwnedFd, kind: u16, flags: libc::c_int, body: &[u8], sequence: 
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&(flags as u16).to_ne_bytes());
     message.extend_from_slice(&sequence.to_ne_bytes());
-    // The sender's number is the kernel's to fill in.
+    // The kernel fills in the sender's number.
     message.resize(HEADER_BYTES, 0);
     message.extend_from_slice(body);
     // SAFETY: the pointer and length are those of a live buffer. An unaddressed netlink message goes to the kernel.

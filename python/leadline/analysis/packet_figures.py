@@ -202,7 +202,7 @@ def is_counted(evidence: Evidence) -> Iterator[Finding]:
 
 def _reports(data: TestData) -> tuple[list[Report], list[Report]]:
     """What generators and receivers report."""
-    found = [packets for one in data.load_outcomes() if (packets := one.outcome.get("packets"))]
+    found = [packets for one in data.load_outcomes() if (packets := one.packets)]
     generators = [cast(Report, sent) for packets in found if (sent := packets.get("generator")) is not None]
     receivers = [cast(Report, counted) for packets in found if (counted := packets.get("receiver")) is not None]
     return generators, receivers

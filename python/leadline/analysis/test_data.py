@@ -282,6 +282,11 @@ class OutcomeOf:
         return self.outcome.get("tunnel")
 
     @property
+    def packets(self) -> records.PacketsReport | None:
+        """The report of a generator or receiver of packets; None for other tests."""
+        return self.outcome.get("packets")
+
+    @property
     def scenario(self) -> records.ScenarioReport | None:
         """The report of a scenario; None for other tests."""
         return self.outcome.get("scenario")
@@ -310,9 +315,9 @@ def _joined(found: OutcomeOf, received: Sequence[OutcomeOf]) -> OutcomeOf:
     for far in received:
         outcome["errors"].update({f"peer_{name}": count for name, count in far.outcome["errors"].items()})
     outcome["receiver"] = {**received[0].outcome["generator"], "side": "peer"}
-    reports = [far.outcome.get("packets") for far in received]
-    if (packets := found.outcome.get("packets")) is not None and reports[0] is not None:
-        outcome["packets"] = {**packets, "receiver": reports[0]["receiver"]}
+    counted = received[0].packets
+    if found.packets is not None and counted is not None:
+        outcome["packets"] = {**found.packets, "receiver": counted["receiver"]}
     return replace(found, outcome=cast(records.Outcome, outcome))
 
 

@@ -152,7 +152,8 @@ MISTAKES = [
     ),
     (
         changed("kind: udp, ", ""),
-        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, load-latency",
+        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, load-latency,"
+        " packets",
     ),
     (
         changed("openvpn", "openvpn, transport: sctp"),

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadline.errors import InputError
 from leadline.kinds.kind import Kind
 from leadline.kinds.packets.model import DEFAULT_BYTES, PacketsTest
 from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
 from leadline.plan import options as o
 from leadline.plan.metric_specs import higher, lower, neither
-from leadline.plan.options import Command, Option
+from leadline.plan.options import Command, Option, listed
 from leadline.plan.service_demand_metrics import service_demand_specs
 
 if TYPE_CHECKING:
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from leadline.report.figures import FigureTable
     from leadline.trial.workloads import Receiver, Server
 
-_FRAMES, _FIELDS, _FLOWS, _PATHS = "Frames", "Fields", "Flows", "Paths"
+_FRAMES, _FIELDS, _FLOWS, _CAPTURES, _PATHS = "Frames", "Fields", "Flows", "Captures", "Paths"
+
+
+def _networks(text: str) -> dict[str, str]:
+    """Pairs of networks: `10.0.0.0/8:198.0.0.0/8,192.168.0.0/16:198.18.0.0/16`; an IPv6 network is in brackets."""
+    found = {}
+    for pair in listed(text):
+        first, _, second = pair.replace("]:[", "|").strip("[]").partition("|" if "[" in pair else ":")
+        if not second:
+            raise InputError(f"--rewrite {pair}: not two networks", hint="as in 10.0.0.0/8:198.0.0.0/8")
+        found[first] = second
+    return found
 
 
 class Packets(Kind[PacketsTest]):
@@ -82,7 +94,7 @@ class Packets(Kind[PacketsTest]):
     }
     command = Command(
         PacketsTest,
-        "Send raw frames into an interface, and count them where they arrive: packets per second, loss, order, delay.",
+        "Send raw packets into an interface, and count those that arrive.",
         "Example: leadline packets\n\n"
         "    leadline packets eth1 --to eth2 --dst 198.18.0.2 --rate 1Mpps --flows 1000\n\n"
         "    leadline packets eth1 --dst 198.18.0.2 --size imix --rate 50% --line 10gbit",
@@ -104,8 +116,6 @@ class Packets(Kind[PacketsTest]):
                     "Bytes of each frame with FCS, or frames in turn: imix, 64:7,594:4,1518:1."
                     f" Default: {DEFAULT_BYTES}.",
                     key="size",
-                    type=str,
-                    default=None,
                     metavar="BYTES",
                 ),
                 Option(
@@ -169,11 +179,28 @@ class Packets(Kind[PacketsTest]):
                     ("--new-flows",),
                     "Flows per second that new ones replace: 10k/s.",
                     key="new_flows",
-                    type=str,
-                    default=None,
                     metavar="RATE",
                 ),
                 Option(("--seed",), "Seed of all random choices.", key="seed"),
+            ),
+            *o.group(
+                _CAPTURES,
+                Option(("--pcap",), "Send the frames of a capture instead (pcap, pcapng).", key="pcap", metavar="FILE"),
+                Option(("--speed",), "How much faster than it was recorded.", key="speed", metavar="FACTOR"),
+                Option(("--top",), "As fast as possible.", key="top"),
+                Option(("--loop",), "How often; 0: until the end of the duration.", key="loop", metavar="TIMES"),
+                Option(
+                    ("--rewrite",),
+                    "Networks that replace others: 10.0.0.0/8:198.0.0.0/8, with commas between several.",
+                    key="rewrite",
+                    read=_networks,
+                    metavar="FROM:TO",
+                ),
+                Option(
+                    ("--rewrite-macs",), "MAC addresses become the interface's and the next hop's.", key="rewrite_macs"
+                ),
+                Option(("--set-vlan",), "VLAN of its tags; 0 takes them away.", key="set_vlan", metavar="VLAN"),
+                Option(("--pad-cut",), "Fill frames that were cut with zeros.", key="pad_cut"),
             ),
             *o.group(
                 _PATHS,

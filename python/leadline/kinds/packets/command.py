@@ -51,12 +51,13 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
             print_note(line)
         else:
             print(line, flush=True)
-    elif test.dst is None and test.template is None:
+    elif test.dst is None and test.template is None and (test.pcap is None or test.rewrite_macs):
         raise InputError("--dst: the packets have no destination", hint="as in --dst 198.18.0.2")
     from leadline.cli import run_single
 
     load = generator(test, test.dst or _FAR_ADDRESS)
-    counts = receiver(test, None) if test.to is not None else None
+    # Frames of a capture have no numbers by which a receiver knows them.
+    counts = receiver(test, None) if test.to is not None and test.pcap is None else None
     return run_single.run(test, load, output, receiver=counts, drain_ms=DRAIN_MS, within=within)
 
 

@@ -97,6 +97,22 @@ class PacketsTest(BaseTest):
     """The path out of the receiving interface."""
     then: Literal["drop", "pass"] = "drop"
     """What becomes of counted frames: they end, or the host's stack gets them."""
+    pcap: str | None = None
+    """A capture (pcap or pcapng) whose frames are sent instead: at their own times, at `rate`, or at once (`top`)."""
+    speed: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    """How much faster than it was recorded a capture is sent."""
+    top: bool = False
+    """Whether a capture is sent as fast as possible."""
+    loop: Annotated[int, Field(ge=0, le=10**9)] = 1
+    """How often a capture is sent; 0: until the end of the duration."""
+    rewrite: dict[str, str] = Field(default_factory=dict)
+    """Networks of a capture, each with one of the same length that replaces it: {10.0.0.0/8: 198.0.0.0/8}."""
+    rewrite_macs: bool = False
+    """Whether a capture's MAC addresses become those of the interface and of the next hop."""
+    set_vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
+    """The VLAN of a capture's tags; 0 takes them away."""
+    pad_cut: bool = False
+    """Whether frames that were cut when they were captured are filled with zeros; otherwise they are refused."""
     batch: Annotated[int, Field(ge=1, le=256)] | None = None
     """Frames that go to the driver together; null: by the rate."""
     yes_i_mean: str | None = None
@@ -131,6 +147,18 @@ class PacketsTest(BaseTest):
             )
         if self.zipf is not None and self.threads > 1:
             yield validation_error("flows by Zipf's law are those of one thread", at=("threads",))
+
+    @rule
+    def _capture_is_sent_one_way(self) -> Iterator[PydanticCustomError]:
+        if self.pcap is None:
+            return
+        if self.top and (self.rate is not None or self.speed != 1.0):
+            yield validation_error("top and rate or speed exclude each other", at=("top",), hint="leave one out")
+        if self.rate is not None and self.speed != 1.0:
+            yield validation_error("rate and speed exclude each other", at=("speed",), hint="leave one out")
+        for key, value in (("via", self.via != "auto"), ("number", self.number), ("threads", self.threads > 1)):
+            if value:
+                yield validation_error(f"a capture has no {key}", at=(key,), hint="leave it out")
 
     @rule
     def _addresses_fit(self) -> Iterator[PydanticCustomError]:

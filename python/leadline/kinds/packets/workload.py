@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.kinds.packets import fields
@@ -25,7 +26,7 @@ def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
         {
             "kind": "packet_generator",
             "device": test.device,
-            "via": test.via,
+            "via": "pcap" if test.pcap is not None else test.via,
             "frame": _frame(test, destination),
             "flows": {"count": test.flows, "order": test.flow_order, "zipf": test.zipf, "seed": test.seed},
             "rate_pps": test.rate_pps,
@@ -37,7 +38,7 @@ def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
             "stamp_every": test.stamp_every,
             "test_id": TEST_ID,
             "interval_ms": test.interval_ms,
-            "capture": None,
+            "capture": _capture(test),
             "may_use_default_route": test.yes_i_mean is not None and test.yes_i_mean == test.device,
             "pktgen": {},
             "new_flows_per_s": test.new_flows,
@@ -66,6 +67,21 @@ def receiver(test: PacketsTest, address: str | None) -> PacketReceiverWorkload:
             "interval_ms": test.interval_ms,
         }
     )
+
+
+def _capture(test: PacketsTest) -> dict[str, Any] | None:
+    if test.pcap is None:
+        return None
+    return {
+        "file": str(Path(test.pcap).resolve()),
+        "timing": "top" if test.top else "rate" if test.rate is not None else "own",
+        "speed": test.speed,
+        "loops": test.loop or None,
+        "networks": test.rewrite,
+        "rewrites_macs": test.rewrite_macs,
+        "vlan": test.set_vlan,
+        "pads_cut_frames": test.pad_cut,
+    }
 
 
 def _frame(test: PacketsTest, destination: str) -> dict[str, Any]:

@@ -4,22 +4,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use leadline_pace::Pace;
 use leadline_packet::flows::zipf_table;
 use leadline_packet::frame::{FramePlan, Own};
 use leadline_stats::Histogram;
-use leadline_sys::bpf::SharedMap;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::interfaces::{takes_redirected_frames, Interface};
 use leadline_sys::usage::{allowed_cpus, pin_to, this_cpu};
 use leadline_wire::{
-    Counts, ErrorReport, FlowProgress, GeneratorPath, HistogramReport, InterfaceCounts, NoCounts, Outcome,
-    PacketFlowCount, PacketGeneratorSpec, PacketsReport, PacketsSent, Side, SizeCount,
+    CaptureSpec, CaptureTiming, Counts, ErrorReport, FlowProgress, GeneratorPath, HistogramReport, InterfaceCounts,
+    NoCounts, Outcome, PacketFlowCount, PacketGeneratorSpec, PacketsReport, PacketsSent, Side, SizeCount,
 };
 
+use super::capture_sender::CaptureSender;
+use super::link;
+use super::path::{require_bpf, NoPath};
+use super::report::{flow_report, REPORTED_FLOWS};
+use super::sender::{Frames, Sender, Sent, Share};
 use super::socket_sender::SocketSender;
 use super::xdp_sender::{XdpSender, LONGEST_LIVE_FRAME};
-use super::{flow_report, link, require_bpf, NoPath};
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::flows::account::Account;
@@ -35,89 +37,17 @@ const NO_END_NS: u64 = 30 * 86_400_000_000_000;
 const MAX_THREADS: u32 = 64;
 const ETHERNET_BYTES: usize = 14;
 
-/// What one thread has to send: its flows are `first`, `first + step`, and so on.
-#[derive(Clone, Debug)]
-pub struct Share {
-    /// The thread's number.
-    pub thread: u32,
-    /// Threads.
-    pub threads: u32,
-    /// Its flows.
-    pub flows: u32,
-    /// Its rate; `None` for as fast as it goes.
-    pub pace: Option<Pace>,
-    /// How much its schedule is behind that of the first thread, ns.
-    pub later_ns: u64,
-    /// Its frames, if they are limited.
-    pub number: Option<u64>,
-}
-
-impl Share {
-    /// The number of a flow within the test.
-    pub fn flow(&self, index: u32) -> u32 {
-        index * self.threads + self.thread
-    }
-
-    /// The frames that it has to send in a time, and may not exceed.
-    pub fn due(&self, duration_ns: u64) -> Option<u64> {
-        let due = self.pace.map(|pace| pace.count_within(duration_ns.saturating_sub(self.later_ns)));
-        match (due, self.number) {
-            (Some(due), Some(number)) => Some(due.min(number)),
-            (due, number) => due.or(number),
-        }
-    }
-}
-
-/// What all threads of a generator send.
-#[derive(Debug)]
-pub struct Frames {
-    /// The frames.
-    pub plan: FramePlan,
-    /// The interface's and the next hop's addresses.
-    pub own: Own,
-    /// Flows of all threads.
-    pub spec: PacketGeneratorSpec,
-    /// The interface.
-    pub interface: Interface,
-    /// Bytes of headers that the interface has not: it carries packets without Ethernet, as a tunnel's does.
-    pub stripped_bytes: usize,
-    /// A table of flows for Zipf's law.
-    pub popularity: Option<Vec<u32>>,
-}
-
-/// What a thread has sent.
-#[derive(Debug, Default)]
-pub struct Sent {
-    /// Frames.
-    pub frames: u64,
-    /// When the last one was sent, ns.
-    pub last_ns: Option<u64>,
-    /// From due to sent; only with a rate.
-    pub late: Histogram,
-    /// Frames by length.
-    pub by_size: Vec<SizeCount>,
-    /// Of the thread's first flows.
-    pub flows: Vec<PacketFlowCount>,
-}
-
-/// One thread's way of sending frames.
-pub trait Sender: Send + Sync {
-    /// Sends until the share or the span is over, or the signal stops it.
-    fn send(&self, span: Span, signal: &ControlSignal) -> std::io::Result<()>;
-    /// Frames and bytes sent so far; from any thread.
-    fn so_far(&self) -> (u64, u64);
-    /// What was sent, after the end.
-    fn report(&self) -> Sent;
-}
-
 struct ReadyGenerator {
     spec: PacketGeneratorSpec,
     interface: Interface,
-    destination_mac: [u8; 6],
+    destination_mac: Option<[u8; 6]>,
     shares: Vec<Share>,
     senders: Vec<Arc<dyn Sender>>,
     via: GeneratorPath,
     via_reason: String,
+    /// Frames that fall due in the whole load; `None` if that has no end.
+    due: Option<u64>,
+    is_paced: bool,
 }
 
 /// Checks the specification and opens what it needs.
@@ -132,9 +62,9 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     if spec.flows.zipf.is_some() && spec.threads > 1 {
         return Err(input_error("bad_spec", "flows by Zipf's law are those of one thread"));
     }
-    if let Some(path @ (GeneratorPath::AfXdp | GeneratorPath::Pktgen | GeneratorPath::Pcap)) = Some(spec.via) {
-        let name = format!("{path:?}").to_lowercase();
-        return Err(input_error("not_built", format!("this agent cannot send by {name}; it can by xdp and af_packet")));
+    if matches!(spec.via, GeneratorPath::AfXdp | GeneratorPath::Pktgen) {
+        let message = format!("this agent cannot send by {}; it can by xdp, af_packet and pcap", name_of(spec.via));
+        return Err(input_error("not_built", message));
     }
     let plan = FramePlan::parse(&spec.frame, &spec.flows, spec.stamp_every > 0)
         .map_err(|error| input_error("bad_frame", error.to_string()))?;
@@ -143,6 +73,25 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
         None => link::find_route(plan.first_destination())?,
     };
     link::check_default_route(&interface, spec.may_use_default_route)?;
+    if let Some(capture) = &spec.capture {
+        let sender = Arc::new(open_capture(capture, &spec, &plan, &interface)?);
+        let due = sender.due();
+        let is_paced = capture.timing != CaptureTiming::Top;
+        return Ok(Box::new(ReadyGenerator {
+            shares: shares(&PacketGeneratorSpec { threads: 1, rate_pps: None, ..spec.clone() })?,
+            spec,
+            interface,
+            destination_mac: None,
+            senders: vec![sender],
+            via: GeneratorPath::Pcap,
+            via_reason: "frames of a capture".to_owned(),
+            due,
+            is_paced,
+        }));
+    }
+    if spec.via == GeneratorPath::Pcap {
+        return Err(input_error("bad_spec", "the path pcap sends the frames of a capture: name one"));
+    }
     let longest = plan.sizes.iter().map(|size| size.bytes).max().unwrap_or(0);
     link::check_mtu(&interface, longest, plan.vlans.len() as u32)?;
     let own = own_addresses(&plan, &interface)?;
@@ -164,7 +113,28 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
         }
     };
     let senders = shares.iter().map(open).collect::<Result<_, _>>()?;
-    Ok(Box::new(ReadyGenerator { spec, interface, destination_mac: own.1, shares, senders, via, via_reason }))
+    let due = shares.iter().map(|share| share.due(spec.duration_ms? * 1_000_000)).sum();
+    let (is_paced, destination_mac) = (spec.rate_pps.is_some(), Some(own.1));
+    Ok(Box::new(ReadyGenerator { spec, interface, destination_mac, shares, senders, via, via_reason, due, is_paced }))
+}
+
+fn open_capture(
+    capture: &CaptureSpec,
+    spec: &PacketGeneratorSpec,
+    plan: &FramePlan,
+    interface: &Interface,
+) -> Result<CaptureSender, ErrorReport> {
+    if interface.mac.is_none() && !interface.is_loopback {
+        let message = format!("{} carries packets without Ethernet; a capture has frames", interface.name);
+        return Err(input_error("bad_frame", message));
+    }
+    let destination = || match plan.destination_mac {
+        Some(mac) => Ok(mac),
+        None => link::next_hop(interface, plan.first_destination()),
+    };
+    let source = plan.source_mac.or(interface.mac).unwrap_or_default();
+    let macs = if capture.rewrites_macs { Some((source, destination()?)) } else { None };
+    CaptureSender::open(capture, parse_pace(spec.rate_pps)?, interface, macs)
 }
 
 fn own_addresses(plan: &FramePlan, interface: &Interface) -> Result<Own, ErrorReport> {
@@ -248,7 +218,7 @@ fn choose_path(
 
 impl Ready for ReadyGenerator {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
-        let Self { spec, interface, destination_mac, shares, senders, via, via_reason } = *self;
+        let Self { spec, interface, destination_mac, shares, senders, via, via_reason, due, is_paced } = *self;
         let duration_ns = spec.duration_ms.map_or(NO_END_NS, |ms| ms.saturating_mul(1_000_000));
         let at_ns = at_ns.max(monotonic_ns());
         let span = Span { at_ns, end_ns: at_ns.saturating_add(duration_ns) };
@@ -261,12 +231,10 @@ impl Ready for ReadyGenerator {
         let workers = threads.join().map_err(|error| system_error("sending frames", &error))?;
         let grown = link::grown(before, link::counts(&interface.name));
         let sent: Vec<Sent> = senders.iter().map(|sender| sender.report()).collect();
-        let is_paced = spec.rate_pps.is_some();
         let mut late = Histogram::new();
         sent.iter().for_each(|sent| late.merge(&sent.late));
         let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
         let bytes = senders.iter().map(|sender| sender.so_far().1).sum();
-        let due: Option<u64> = shares.iter().map(|share| share.due(spec.duration_ms? * 1_000_000)).sum();
         let mut account = Account::of(workers);
         account.load.machine = machine.used().map(Box::new);
         account.load.quota = machine.held_back();
@@ -284,7 +252,7 @@ impl Ready for ReadyGenerator {
             late_p99_us: account.load.late_p99_us,
             first_ns: (frames > 0).then_some(span.at_ns),
             last_ns,
-            destination_mac: Some(mac_text(destination_mac)),
+            destination_mac: destination_mac.map(mac_text),
             by_size: joined_sizes(&sent),
             flows: first_flows(&sent),
             interface: grown,
@@ -407,15 +375,6 @@ fn joined_sizes(sent: &[Sent]) -> Vec<SizeCount> {
 fn first_flows(sent: &[Sent]) -> Vec<PacketFlowCount> {
     let mut flows: Vec<PacketFlowCount> = sent.iter().flat_map(|sent| &sent.flows).copied().collect();
     flows.sort_by_key(|flow| flow.flow);
-    flows.truncate(super::REPORTED_FLOWS as usize);
+    flows.truncate(REPORTED_FLOWS as usize);
     flows
-}
-
-/// The table of popularity as memory that programs read.
-pub fn shared_table(table: &[u32]) -> std::io::Result<SharedMap> {
-    let mut map = SharedMap::new(table.len() * 4)?;
-    for (place, flow) in map.bytes_mut().chunks_exact_mut(4).zip(table) {
-        place.copy_from_slice(&flow.to_ne_bytes());
-    }
-    Ok(map)
 }

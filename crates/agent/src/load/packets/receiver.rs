@@ -12,64 +12,17 @@ use leadline_sys::interfaces::Interface;
 use leadline_wire::{
     Counts, ErrorReport, FlowProgress, HistogramReport, InterfaceCounts, LoadReport, NoCounts, Outcome,
     PacketFlowCount, PacketReceiverSpec, PacketsReceived, PacketsReport, ReceivedFrames, ReceiverPath, Side, SizeCount,
-    ThreadReport,
 };
 
+use super::counter::{Counter, Tally};
+use super::link;
+use super::path::{require_bpf, NoPath};
+use super::report::{flow_report, REPORTED_FLOWS};
 use super::socket_counter::SocketCounter;
 use super::xdp_counter::XdpCounter;
-use super::{flow_report, link, require_bpf, NoPath, REPORTED_FLOWS};
 use crate::events::input_error;
 use crate::machine_meter::MachineMeter;
 use crate::task::{Ready, Task};
-
-/// What a receiver has counted.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Frames of the test by length.
-    pub lengths: Vec<u64>,
-    /// Frames that are not of the test.
-    pub foreign: u64,
-    /// Frames of flows without an account.
-    pub beyond: u64,
-    /// Frames sent back.
-    pub echoed: u64,
-    /// Frames that its own queue dropped, if that can be.
-    pub overrun: Option<u64>,
-    /// When the first frame arrived, ns.
-    pub first_ns: Option<u64>,
-    /// When the last frame arrived, ns, if it is known.
-    pub last_ns: Option<u64>,
-    /// Delays of frames that were sent from the end of the warm-up on.
-    pub delays: Histogram,
-    /// Delays of frames that were sent before.
-    pub warm_up: Histogram,
-    /// Frames whose time is behind their arrival.
-    pub from_future: u64,
-}
-
-impl Tally {
-    /// Frames of the test.
-    pub fn frames(&self) -> u64 {
-        self.lengths.iter().sum()
-    }
-
-    /// Their bytes.
-    pub fn bytes(&self) -> u64 {
-        (0u64..).zip(&self.lengths).map(|(length, frames)| length * frames).sum()
-    }
-}
-
-/// A way of counting frames.
-pub trait Counter: Send + Sync {
-    /// What was counted so far.
-    fn tally(&self) -> Tally;
-    /// The account of a flow.
-    fn account(&self, flow: u32) -> FlowAccount;
-    /// Delays of frames sent before this instant (ns of this host's clock) are those of the warm-up.
-    fn warm_until(&self, until_ns: u64);
-    /// Ends the counting; returns the cost of its thread, if it has one.
-    fn end(&self) -> Option<ThreadReport>;
-}
 
 struct ReadyReceiver {
     spec: PacketReceiverSpec,
@@ -131,7 +84,7 @@ impl Ready for ReadyReceiver {
         let at_ns = at_ns.max(monotonic_ns());
         counter.warm_until(at_ns.saturating_add(spec.warmup_ms.saturating_mul(1_000_000)));
         let mut machine = MachineMeter::default();
-        self::supervise(&spec, at_ns, counter.as_ref(), &mut machine, task);
+        supervise(&spec, at_ns, counter.as_ref(), &mut machine, task);
         let thread = counter.end();
         let tally = counter.tally();
         let accounts: Vec<FlowAccount> = (0..spec.flows).map(|flow| counter.account(flow)).collect();
@@ -222,8 +175,8 @@ fn supervise(spec: &PacketReceiverSpec, at_ns: u64, counter: &dyn Counter, machi
     let end_ns = spec.duration_ms.map_or(u64::MAX, |ms| at_ns.saturating_add(lasts(ms)));
     let load_end_ns = spec.duration_ms.map_or(u64::MAX, |ms| at_ns.saturating_add(ms.saturating_mul(1_000_000)));
     let moved = || {
-        let tally = counter.tally();
-        [0, tally.bytes(), 0, tally.frames()]
+        let (frames, bytes) = counter.so_far();
+        [0, bytes, 0, frames]
     };
     task.signal.sleep_until(at_ns);
     let mut tick_ns = at_ns.saturating_add(interval_ns);

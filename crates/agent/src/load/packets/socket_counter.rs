@@ -14,7 +14,7 @@ use leadline_sys::interfaces::Interface;
 use leadline_sys::poll::{Interest, Poll};
 use leadline_wire::{ErrorReport, PacketReceiverSpec, ReceivedFrames, ThreadReport};
 
-use super::receiver::{Counter, Tally};
+use super::counter::{Counter, Tally};
 use crate::events::{input_error, system_error};
 use crate::metering::ThreadMeter;
 

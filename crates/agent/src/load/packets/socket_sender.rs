@@ -12,8 +12,8 @@ use leadline_sys::frames::FrameOutlet;
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::{ErrorReport, FieldOrder, PacketFlowCount, SizeCount};
 
-use super::generator::{Frames, Sender, Sent, Share};
-use super::REPORTED_FLOWS;
+use super::report::REPORTED_FLOWS;
+use super::sender::{Frames, Sender, Sent, Share};
 use crate::control_signal::ControlSignal;
 use crate::events::system_error;
 use crate::flows::Span;

@@ -16,7 +16,7 @@ use leadline_wire::{
     VlanSpec,
 };
 
-use super::require_bpf;
+use super::path::require_bpf;
 
 const TEST_ID: u32 = 0x1ead_11e0;
 
@@ -335,7 +335,7 @@ fn echoed_frames_return_with_right_checksums() {
         const XDP_TX: u32 = 3;
         assert_eq!(verdict, XDP_TX, "{name}");
         assert_eq!((&echoed[..6], &echoed[6..12]), (&frame[6..12], &frame[..6]), "{name}");
-        // The frame that the far end would have sent: its checksum is made anew.
+        // The frame that the far end would have sent: its checksum is computed from the start.
         let ends = |spec: &FrameSpec| (spec.sources.clone().unwrap(), spec.destinations.clone());
         let (sources, destinations) = ends(&spec);
         let is_echo = spec.transport == FrameTransport::IcmpEcho;

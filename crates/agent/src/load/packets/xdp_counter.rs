@@ -10,8 +10,8 @@ use leadline_sys::bpf::{Attachment, Program, SharedMap, XdpLink};
 use leadline_sys::interfaces::Interface;
 use leadline_wire::{PacketReceiverSpec, ReceivedFrames, ThreadReport};
 
-use super::receiver::{Counter, Tally};
-use super::NoPath;
+use super::counter::{Counter, Tally};
+use super::path::NoPath;
 
 /// A program in a driver takes frames of one page: this is the longest packet of which that is true everywhere.
 const MAX_MTU: u32 = 3000;
@@ -88,6 +88,14 @@ impl XdpCounter {
 }
 
 impl Counter for XdpCounter {
+    fn so_far(&self) -> (u64, u64) {
+        let frames = |length: usize| {
+            (0..self.cpus).map(|cpu| self.blocks.read(cpu * BLOCK_BYTES + block::LENGTHS + 8 * length)).sum::<u64>()
+        };
+        let counted = (0..=LONGEST_FRAME as usize).map(|length| (frames(length), length as u64));
+        counted.fold((0, 0), |(all, bytes), (frames, length)| (all + frames, bytes + frames * length))
+    }
+
     fn tally(&self) -> Tally {
         let all = |at: usize| (0..self.cpus).map(move |cpu| self.blocks.read(cpu * BLOCK_BYTES + at));
         let sum = |at: usize| all(at).sum::<u64>();
@@ -96,7 +104,7 @@ impl Counter for XdpCounter {
             foreign: sum(block::FOREIGN),
             beyond: sum(block::BEYOND),
             echoed: sum(block::ECHOED),
-            // A program has no queue: what finds no room in front of it is the interface's to count.
+            // A program has no queue: the interface counts what finds no room in front of it.
             overrun: Some(0),
             first_ns: all(block::FIRST_NS).filter(|ns| *ns > 0).min(),
             last_ns: all(block::LAST_NS).filter(|ns| *ns > 0).max(),

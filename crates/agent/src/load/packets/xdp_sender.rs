@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use leadline_pace::Pace;
 use leadline_packet::bpf::bucket::BUCKETS;
-use leadline_packet::bpf::generator::{control, FlowOrder, GeneratorProgram, CONTROL_BYTES, DUE_BITS};
+use leadline_packet::bpf::generator::{control, FlowOrder, GeneratorProgram, DUE_BITS};
 use leadline_packet::flows::Random;
 use leadline_stats::Histogram;
 use leadline_sys::bpf::{KeptProgram, Program, SharedMap};
@@ -15,8 +15,8 @@ use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::{ErrorReport, FieldOrder, PacketFlowCount, SizeCount};
 
-use super::generator::{shared_table, Frames, Sender, Sent, Share};
-use super::REPORTED_FLOWS;
+use super::report::REPORTED_FLOWS;
+use super::sender::{Frames, Sender, Sent, Share};
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::flows::Span;
@@ -269,4 +269,11 @@ impl<'a> Renewal<'a> {
     }
 }
 
-const _: () = assert!(CONTROL_BYTES % 8 == 0);
+/// The table of popularity as memory that programs read.
+fn shared_table(table: &[u32]) -> io::Result<SharedMap> {
+    let mut map = SharedMap::new(table.len() * 4)?;
+    for (place, flow) in map.bytes_mut().chunks_exact_mut(4).zip(table) {
+        place.copy_from_slice(&flow.to_ne_bytes());
+    }
+    Ok(map)
+}
