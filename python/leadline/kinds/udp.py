@@ -298,7 +298,7 @@ class Udp(Kind[UdpTest]):
         """Measure, or search for the highest rate."""
         if values["find_rate"] is None:
             return super().run_command(values)
-        from leadline.kinds.udp_search import find_rate
+        from leadline.kinds.datagram_search import find_rate
 
         return find_rate(self, values)
 

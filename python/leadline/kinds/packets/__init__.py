@@ -18,10 +18,12 @@ from leadline.plan.options import Command, Option, listed
 from leadline.plan.service_demand_metrics import service_demand_specs
 
 if TYPE_CHECKING:
+    from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Metric, TestResult, Window
     from leadline.analysis.running_intervals import IntervalGrowth
+    from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_data import TestData
     from leadline.analysis.test_spec import TestSpec
     from leadline.analysis.validity import Evidence, Finding, Rules
@@ -71,13 +73,15 @@ class Packets(Kind[PacketsTest]):
         lower("one_way_delay_p99_9_us", "its 99.9th percentile"),
         lower("delay_variation_us", "its 99.9th percentile less the shortest (PDV; RFC 5481, RFC 8219)"),
         *service_demand_specs("packet"),
+        higher("found_rate_per_s", "packets per second: the highest rate that a search found to hold"),
+        higher("found_rate_bps", "bits of layer 2 per second at that rate"),
     )
     decisive = ("lost_ratio",)
     verb = "forwards"
     counted = "packets"
     shortfall = ("lost_ratio", "of the packets lost")
     scaling = (("packets_per_s", "1/s"),)
-    headline = ("lost_ratio", "one_way_delay_p99_us")
+    headline = ("found_rate_per_s", "lost_ratio", "one_way_delay_p99_us")
     operation = "packet"
     curves = ("one_way_delay", "late")
     figure_names: Mapping[str, str] = {
@@ -215,6 +219,12 @@ class Packets(Kind[PacketsTest]):
                     metavar="DEV",
                 ),
             ),
+            Option(
+                ("--find-rate",),
+                "Find the highest rate with these conditions: 'lost_ratio <= 0' is the NDR, 'lost_ratio <= 0.5%' a PDR;"
+                " -d is the length of a trial.",
+                metavar="'METRIC < VALUE and ...'",
+            ),
             *(o.INTERVAL, o.JSON, o.VERBOSE, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
         names={"line": "line"},
@@ -238,6 +248,30 @@ class Packets(Kind[PacketsTest]):
         from leadline.trial.workloads import Receiver
 
         return Receiver(receiver(test, server.host), DRAIN_MS)
+
+    def at_rate(self, test: PacketsTest, rate_per_s: float | None, duration_ms: int, clients: int) -> PacketsTest:
+        """The test at a rate in packets; without one, as fast as it goes."""
+        rate = None if rate_per_s is None else repr(rate_per_s / clients)
+        return test.model_copy(update={"rate": rate, "duration_ms": duration_ms, "search": None})
+
+    def reached_per_s(self, test: PacketsTest, result: TestResult) -> float | None:
+        """What was sent: more cannot be offered."""
+        offered = result.metrics.get("offered_packets_per_s")
+        return None if offered is None else offered.value
+
+    def judge_rate(
+        self, conditions: Conditions, test: PacketsTest, result: TestResult, rate_per_s: float, duration_s: float
+    ) -> Trial:
+        """Judge by the packets that arrived, those of the warm-up too."""
+        from leadline.analysis.capacity import judge_packets
+
+        whole_s = duration_s + test.warmup_ms / 1000
+        trial = judge_packets(conditions, result, rate_per_s=rate_per_s, duration_s=whole_s)
+        return replace(trial, duration_s=duration_s)
+
+    def bits_per_operation(self, test: Mapping[str, Any]) -> float:
+        """Layer 2 of a frame."""
+        return PacketsTest.model_validate(dict(test), by_name=True).mean_bits
 
     def longest_ms(self, workload: Any) -> int:
         """Its duration."""

@@ -4,7 +4,8 @@ for the measurement, in a network namespace that ends with the agent."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
@@ -16,6 +17,7 @@ from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
     from leadline.kinds.kind import Kind
+    from leadline.trial.workloads import LoadWorkload
 
 _OWN, _FAR = "leadline0", "leadline1"
 _OWN_ADDRESS, _FAR_ADDRESS, _FAR_MAC = "198.18.0.1", "198.18.0.2", "02:00:00:00:00:02"
@@ -53,12 +55,54 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
             print(line, flush=True)
     elif test.dst is None and test.template is None and (test.pcap is None or test.rewrite_macs):
         raise InputError("--dst: the packets have no destination", hint="as in --dst 198.18.0.2")
+    if values["find_rate"] is not None:
+        return _find_rate(kind, test, within, values)
     from leadline.cli import run_single
 
-    load = generator(test, test.dst or _FAR_ADDRESS)
-    # Frames of a capture have no numbers by which a receiver knows them.
-    counts = receiver(test, None) if test.to is not None and test.pcap is None else None
+    load, counts = _ends(test)
     return run_single.run(test, load, output, receiver=counts, drain_ms=DRAIN_MS, within=within)
+
+
+def _ends(test: PacketsTest) -> tuple[LoadWorkload, LoadWorkload | None]:
+    """The generator, and the receiver if there is one: frames of a capture have no numbers by which one knows them."""
+    counts = receiver(test, None) if test.to is not None and test.pcap is None else None
+    return generator(test, test.dst or _FAR_ADDRESS), counts
+
+
+def _find_rate(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str], values: Mapping[str, Any]) -> int:
+    """Search for the highest rate that holds.
+
+    Raises:
+        InputError: an option has no meaning beside it, or a condition is wrong.
+    """
+    from leadline.analysis.capacity import Conditions
+    from leadline.cli import run_search
+    from leadline.kinds.datagram_search import DatagramSearchTarget
+    from leadline.trial.single import Single
+
+    for option in ("rate", "number", "pcap", "interval"):
+        if values[option] is not None:
+            raise InputError(f"--{option} and --find-rate exclude each other", hint="--find-rate searches for the rate")
+    if test.to is None:
+        raise InputError("--find-rate: nothing counts the packets", hint="name where they arrive (--to)")
+    argv = ["leadline", *sys.argv[1:]]
+
+    def measurement(test: PacketsTest) -> Single:
+        load, counts = _ends(test)
+        return Single(test, load, argv, receiver=counts, drain_ms=DRAIN_MS, within=within)
+
+    conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
+    output = single_args.OutputOptions(
+        test.device or "",
+        values["json"],
+        values["out"],
+        values["target"] or [],
+        find_rate=values["find_rate"],
+        verbose=values["verbose"],
+    )
+    run_search.check(output, "--find-rate")
+    target = DatagramSearchTarget(kind, test, measurement, conditions, argv)
+    return run_search.finish(target, output)
 
 
 def _on_own_pair(test: PacketsTest) -> tuple[PacketsTest, tuple[str, ...]]:

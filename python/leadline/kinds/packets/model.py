@@ -13,7 +13,8 @@ from leadline.plan import units
 from leadline.plan.base_test import BaseTest
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import Count, RateBps, Total, rule, validation_error, within
-from leadline.plan.packet_rates import FCS_BYTES, PacketRate, read_packet_rate
+from leadline.plan.packet_rates import FCS_BYTES, PacketRate, mean_frame_bytes, read_packet_rate
+from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
 DEFAULT_BYTES = 64
 _MAX_FLOWS = 1 << 20
@@ -91,6 +92,8 @@ class PacketsTest(BaseTest):
     """Seed of all random choices."""
     stamp_every: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """One frame in this many has its time in it, by which its delay is measured; 0: none."""
+    search: RateSearch | None = None
+    """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
     via: Literal["auto", "xdp", "af_packet"] = "auto"
     """The path into the interface; auto: the fastest that can be used."""
     receive_via: Literal["auto", "xdp", "af_packet"] = "auto"
@@ -124,6 +127,11 @@ class PacketsTest(BaseTest):
         return {size - FCS_BYTES: count for size, count in self.size.items()}
 
     @property
+    def mean_bits(self) -> float:
+        """Bits of layer 2 of a frame, FCS included."""
+        return 8.0 * (mean_frame_bytes(self.frame_bytes) + FCS_BYTES)
+
+    @property
     def packet_rate(self) -> PacketRate | None:
         """The rate; None for as fast as possible."""
         return None if self.rate is None else read_packet_rate(self.rate)
@@ -138,6 +146,22 @@ class PacketsTest(BaseTest):
     def _rate_is_known(self) -> Iterator[PydanticCustomError]:
         if self.rate is not None and self.rate_pps is None:
             yield validation_error("a share of a line whose rate is not known", at=("rate",), hint="set line: 10gbit")
+
+    @property
+    def searched(self) -> RateSearch | None:
+        """The search, if there is one."""
+        return self.search
+
+    @property
+    def expected_ms(self) -> int:
+        """A search takes several trials."""
+        return self.duration_ms if self.search is None else expected_ms(self.duration_ms)
+
+    @rule
+    def _search_fits(self) -> Iterator[PydanticCustomError]:
+        yield from search_errors(self, self.search, self.rate, self.number)
+        if self.search is not None and self.pcap is not None:
+            yield validation_error("a capture has its own times", at=("search",), hint="leave one out")
 
     @rule
     def _one_client(self) -> Iterator[PydanticCustomError]:

@@ -1,9 +1,10 @@
-"""The search of `leadline udp --find-rate`: datagrams to a server at the rates that `trial.find_rate` chooses."""
+"""The search of `leadline udp --find-rate` and of `leadline packets --find-rate`: datagrams or frames at the rates that
+`trial.find_rate` chooses."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,19 +15,20 @@ from leadline.errors import InputError
 from leadline.trial.capacity_search import Limits, SearchResult
 from leadline.trial.find_rate import verdict_of
 from leadline.trial.single import Single
-from leadline.trial.workloads import LoadWorkload, Server
+from leadline.trial.workloads import LoadWorkload
 
 _UNPACED_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class UdpSearchTarget:
+class DatagramSearchTarget:
     """Datagrams at a rate, or, without one, as fast as possible."""
 
     kind: Any
-    """The kind `udp`, which imports this module."""
+    """The kind of test, which imports this module."""
     test: Any
-    server: Server
+    measurement: Callable[[Any], Single]
+    """The measurement of a test at one rate."""
     conditions: Conditions
     argv: Sequence[str]
     reference: str = "unpaced_per_s"
@@ -34,10 +36,9 @@ class UdpSearchTarget:
     @property
     def workload(self) -> LoadWorkload:
         """The load without a rate."""
-        load: LoadWorkload = self.kind.workload(self.kind.at_rate(self.test, None, _UNPACED_MS, 1), self.server)
-        return load
+        return self.measurement(self.kind.at_rate(self.test, None, _UNPACED_MS, 1)).workload
 
-    def with_ceiling(self, ceiling: Ceiling | None) -> UdpSearchTarget:
+    def with_ceiling(self, ceiling: Ceiling | None) -> DatagramSearchTarget:
         """Return this search: the generator of datagrams has no ceiling."""
         return self
 
@@ -50,9 +51,8 @@ class UdpSearchTarget:
         """One measurement at a rate, or without one."""
         steady_ms = _UNPACED_MS if steady_s is None else round(steady_s * 1000)
         test = self.kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + max(1, steady_ms), 1)
-        return Single(
-            test=test,
-            workload=self.kind.workload(test, self.server),
+        return replace(
+            self.measurement(test),
             argv=self.argv,
             case=case,
             parameters={"rate_per_s": rate_per_s, "duration_ms": test.duration_ms},
@@ -116,7 +116,10 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
     single_args.refuse_with_precision(output)
     run_search.check(output, "--find-rate")
     with read.serving(is_document=output.is_document) as server:
-        target = UdpSearchTarget(kind, read.test, server, conditions(), ["leadline", *sys.argv[1:]])
+        argv = ["leadline", *sys.argv[1:]]
+        target = DatagramSearchTarget(
+            kind, read.test, lambda test: Single(test, kind.workload(test, server), argv), conditions(), argv
+        )
         return run_search.finish(target, replace(output, target=server.host))
 
 
