@@ -148,7 +148,7 @@ format: build $(VENV)/.tools ## format all code
 
 bench: PROFILE := release
 bench: build $(VENV)/.tools ## side by side with peers; writes docs/benchmarks.md. ONLY="rr http" runs some rows, AGAINST=AGENT an older agent
-	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven
+	@scripts/packages openvpn nginx-light iperf3 wrk apache2-utils nghttp2-client maven netsniff-ng tcpreplay
 	$(PYTHON) bench/run.py $(ONLY:%=--only %) $(AGAINST:%=--against %)
 
 truths: PROFILE := release

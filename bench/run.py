@@ -26,6 +26,7 @@ import demo_rows
 import fetched
 import host_rows
 import http_rows
+import packet_rows
 import rr_rows
 import scenario_rows
 import stream_rows
@@ -68,6 +69,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "iperf3": stream_rows.many_clients,
         "command": host_rows.command,
     },
+    "packets": {"rates": packet_rows.rates, "paced": packet_rows.paced},
     "host": {"observing": host_rows.observing, "link": host_rows.link},
     "vpn": {
         "storm": tunnel_rows.storm,

@@ -27,7 +27,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MEASUREMENTS = tuple(f"leadline {kind} " for kind in ("tcp", "udp", "rr", "http", "tunnel", "ladder"))
+MEASUREMENTS = tuple(f"leadline {kind} " for kind in ("tcp", "udp", "rr", "http", "tunnel", "packets", "ladder"))
 NAMESPACE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 
 

@@ -101,7 +101,8 @@ class Packets(Kind[PacketsTest]):
         "Send raw packets into an interface, and count those that arrive.",
         "Example: leadline packets\n\n"
         "    leadline packets eth1 --to eth2 --dst 198.18.0.2 --rate 1Mpps --flows 1000\n\n"
-        "    leadline packets eth1 --dst 198.18.0.2 --size imix --rate 50% --line 10gbit",
+        "    leadline packets eth1 --dst 198.18.0.2 --size imix --rate 50% --line 10gbit\n\n"
+        "    leadline packets eth1 --to eth2 --dst 198.18.0.2 --find-rate 'lost_ratio <= 0'",
         position=7,
         rows=(
             Option(

@@ -1,0 +1,133 @@
+"""Rows of raw packets: 60 bytes over a virtual pair, generator and receiver on one core, beside four instructions in C,
+trafgen and tcpreplay.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from namespaces import inside, namespace
+from programs import GENERATOR_CPU, compiled, first_group, pinned, program, run
+from rows import Rounds, Row, at_least, at_most, bounded, compared
+
+_MAC = "02:00:00:00:00:02"
+_TO = ["v0", "--to", "v1", "--dst", "198.18.0.2", "--dst-mac", _MAC]
+_FULL = ["--flows", "1000"]
+_STAMPED = [*_FULL, "--stamp-every", "1"]
+_PER_S = "packets/s"
+
+
+def rates(rounds: Rounds) -> Iterator[Row]:
+    """As fast as it goes, against the reference and against peers."""
+    fixed, full, stamped, sockets, trafgens, tcpreplays = ([] for _ in range(6))
+    with compiled("frames.c") as reference, namespace() as place, tempfile.TemporaryDirectory() as folder:
+        _pair(place)
+        trafgen, tcpreplay = _trafgen(Path(folder)), _tcpreplay(Path(folder))
+        for _ in range(rounds.count):
+            bare = _bare(place, reference, rounds.seconds)
+            fixed.append((_rate(place, rounds.seconds, []), bare))
+            full.append((_rate(place, rounds.seconds, _FULL), bare))
+            timed = _rate(place, rounds.seconds, _STAMPED)
+            stamped.append((timed, bare))
+            peer = _peer(place, trafgen, rounds.seconds, r"(\d+) packets outgoing")
+            trafgens.append((timed, peer))
+            sockets.append((_rate(place, rounds.seconds, ["--via", "af_packet"]), peer))
+            replaying = tcpreplay(rounds.seconds)
+            replayed = _peer(place, replaying, rounds.seconds, r"Actual: (\d+) packets")
+            tcpreplays.append((timed, replayed))
+    bare_name = "four instructions"
+    yield compared("packets, one flow", _PER_S, bare_name, fixed, bound=at_least(0.95))
+    yield compared("packets, 1,000 flows counted", _PER_S, bare_name, full, bound=at_least(0.85))
+    yield compared("packets, with times and delays too", _PER_S, bare_name, stamped, bound=at_least(0.6))
+    yield compared("packets, with everything", _PER_S, "trafgen", trafgens, bound=at_least(8))
+    yield compared("packets, with everything", _PER_S, "tcpreplay --topspeed", tcpreplays, bound=at_least(5))
+    yield compared("packets by af_packet", _PER_S, "trafgen", sockets, bound=at_least(1.1))
+
+
+def paced(rounds: Rounds) -> Iterator[Row]:
+    """At a rate, and a capture at its own times."""
+    with namespace() as place, tempfile.TemporaryDirectory() as folder:
+        _pair(place)
+        for name, rate in (("100 kpps", 100_000), ("1 Mpps", 1_000_000)):
+            found = _measured(place, rounds.seconds, ["--rate", str(rate)])
+            error = abs(_value(found, "sent") / (rate * rounds.seconds) - 1)
+            yield bounded(f"packets at {name}: mean", error, f"{error:.5%} off", at_most(0.0001))
+        capture = Path(folder) / "capture.pcap"
+        _write_capture(capture, frames=2000 * rounds.seconds, gap_ns=500_000)
+        found = _measured(place, 2 * rounds.seconds, ["--pcap", str(capture)])
+        late_us = float(found["generator"]["late_p99_us"])
+        yield bounded("capture at its own times: p99 of lateness", late_us, f"{late_us:.1f} us", at_most(20, " us"))
+
+
+def _pair(pid: int) -> None:
+    run(inside(pid, ["ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1", "address", _MAC]))
+    run(inside(pid, ["ip", "address", "add", "198.18.0.1/24", "dev", "v0"]))
+    for name in ("v0", "v1"):
+        run(inside(pid, ["ip", "link", "set", name, "up"]))
+
+
+def _measured(pid: int, seconds: int, options: Sequence[str]) -> dict[str, Any]:
+    argv = ["leadline", "packets", *_TO, "-d", f"{seconds}s", "-i", "0", "--json", *options]
+    document: dict[str, Any] = json.loads(run(pinned(GENERATOR_CPU, inside(pid, argv))))
+    return document
+
+
+def _value(document: dict[str, Any], name: str) -> float:
+    return float(document["metrics"][name]["value"])
+
+
+def _rate(pid: int, seconds: int, options: Sequence[str]) -> float:
+    found = _measured(pid, seconds, options)
+    if _value(found, "received") < 0.99 * _value(found, "sent"):
+        raise RuntimeError(f"of {_value(found, 'sent'):.0f} packets {_value(found, 'received'):.0f} arrived")
+    return _value(found, "offered_packets_per_s")
+
+
+def _bare(pid: int, reference: str, seconds: int) -> float:
+    said = run(pinned(GENERATOR_CPU, inside(pid, [reference, "v0", "v1", "64", str(seconds)])))
+    return int(first_group(r"(\d+) frames", said)) / float(first_group(r"in ([\d.]+) s", said))
+
+
+def _trafgen(folder: Path) -> list[str]:
+    packet = folder / "packet.cfg"
+    octets = ", ".join(f"0x{byte:02x}" for byte in _frame())
+    packet.write_text(f"{{ {octets} }}\n")
+    return [program("trafgen"), "--dev", "v0", "--conf", str(packet), "--cpus", "1"]
+
+
+def _tcpreplay(folder: Path) -> Callable[[int], list[str]]:
+    capture = folder / "replayed.pcap"
+    _write_capture(capture, frames=10_000, gap_ns=1000)
+    options = ["--intf1=v0", "--topspeed", "--loop=0", "--preload-pcap"]
+    return lambda seconds: [program("tcpreplay"), *options, f"--duration={seconds}", str(capture)]
+
+
+def _peer(pid: int, argv: Sequence[str], seconds: int, pattern: str) -> float:
+    ended = ["timeout", "--signal=INT", str(seconds), *argv]
+    # Its exit status after a signal says nothing.
+    said = run(["sh", "-c", '"$@" 2>&1 || true', "sh", *pinned(GENERATOR_CPU, inside(pid, ended))])
+    return int(first_group(pattern, said)) / seconds
+
+
+def _frame() -> bytes:
+    return (
+        bytes.fromhex("02000000000202000000000108004500002e00004000")
+        + bytes.fromhex("4011aeb8c6120001c6120002")
+        + struct.pack(">HHHH", 1024, 9, 26, 0)
+        + bytes(18)
+    )
+
+
+def _write_capture(path: Path, *, frames: int, gap_ns: int) -> None:
+    """pcap with nanoseconds."""
+    frame = _frame()
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
+        for number in range(frames):
+            second, rest_ns = divmod(number * gap_ns, 10**9)
+            file.write(struct.pack("<IIII", second, rest_ns, len(frame), len(frame)) + frame)
