@@ -51,7 +51,7 @@ impl Random {
     /// The next number below a bound.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
-        ((self.next_number() >> 32) * u64::from(bound) >> 32) as u32
+        (((self.next_number() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
 

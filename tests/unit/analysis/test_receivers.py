@@ -8,6 +8,7 @@ from leadline.analysis.flows import build_flows
 from leadline.analysis.test_data import TestData
 from leadline.analysis.test_spec import TestSpec
 
+_SENT = {"sent_bytes": 600, "sent_units": 10, "received_units": None}
 _LOAD = {"side": "local", "wall_s": 1.0, "threads": []}
 _OUTCOME: dict[str, Any] = {"flows": [], "histograms": [], "errors": {}, "counts": {}, "generator": _LOAD}
 
@@ -24,7 +25,7 @@ def test_receiver_on_the_generators_host_is_none_of_the_generators() -> None:
 def test_what_receivers_counted_stands_where_a_servers_report_stands() -> None:
     spec = TestSpec.read({"name": "t", "kind": "udp", "duration_ms": 1000})
     data = TestData(spec, ("here",), receivers=frozenset({("far", "receive")}))
-    sent = {**_OUTCOME, "flows": [{"flow": 0, "sent_units": 10, "received_units": None}]}
+    sent = {**_OUTCOME, "flows": [{"flow": 0, "direction": "up", "due_ns": 0, "start_ns": 0, "end_ns": 1, **_SENT}]}
     counted = {
         **_OUTCOME,
         "flows": [{"flow": 0, "received_units": 9, "received_bytes": 540, "duplicates": 1, "reordered": 0}],

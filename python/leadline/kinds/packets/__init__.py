@@ -98,7 +98,7 @@ class Packets(Kind[PacketsTest]):
     }
     command = Command(
         PacketsTest,
-        "Send raw packets into an interface, and count those that arrive.",
+        "Send raw packets: rate, loss, order and delay. A program at the far interface counts them.",
         "Example: leadline packets\n\n"
         "    leadline packets eth1 --to eth2 --dst 198.18.0.2 --rate 1Mpps --flows 1000\n\n"
         "    leadline packets eth1 --dst 198.18.0.2 --size imix --rate 50% --line 10gbit\n\n"

@@ -1,6 +1,6 @@
 //! The frames of a capture by a packet socket, on the schedule that is asked for. The file is read while it is sent, by
 //! the thread that sends, which is ahead of the schedule by a batch; it was read once before, to its end, so that it
-//! is in the page cache and a mistake in it is told before anything leaves.
+//! is in the page cache and a mistake in it is reported before anything leaves.
 
 use std::fs::File;
 use std::io::{self, BufReader, Seek, SeekFrom};
