@@ -219,3 +219,11 @@ def test_what_a_wire_did_is_exact_to_the_packet(tmp_path: Path) -> None:
         assert 0 <= udp[fault] - figures[figure] <= others, fault
     assert figures["received"] == PACKETS - figures["lost"] + figures["duplicates"]
     assert figures["one_way_delay_min_us"] > 1000
+    [outcome] = [
+        found
+        for line in (run.folder / "journal.ndjson").read_text().splitlines()
+        if (event := json.loads(line).get("event", {})).get("type") == "finished"
+        and (found := (event["outcome"].get("packets") or {}).get("generator"))
+    ]
+    # A lab's links take frames of XDP.
+    assert outcome["via"] == "xdp"

@@ -98,6 +98,8 @@ class Kind(Generic[Test]):
     """The share that a system did not serve, and its words in sentences: `with 3.1 % of the packets lost`."""
     delay: tuple[str, str] | None = None
     """The time that sentences state where the rate was given, and its words: `p99 of the latency`."""
+    sends_frames: bool = False
+    """Whether its clients send raw frames, which a lab's links have to take."""
     needs_answers: bool = False
     """Whether a measurement of which nothing was answered has failed: the exit code is 1."""
     woken: tuple[str, ...] = ()
@@ -179,6 +181,10 @@ class Kind(Generic[Test]):
     def bits_per_operation(self, test: Mapping[str, Any]) -> float | None:
         """Payload bits of one operation at a rate; None where they are not all alike."""
         return None
+
+    def marked(self, workload: Any, number: int) -> Any:
+        """The workload with this number of its load, by which its packets differ from those of others."""
+        return workload
 
     def preparation_s(self, workload: Any) -> float:
         """The time beyond the usual one that an agent may take until it is ready."""

@@ -6,8 +6,11 @@ calling thread's network namespace; refusals by the kernel become EnvironmentLim
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
 import os
+import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +38,8 @@ _TABLE = "leadline"
 _CHAIN = "loss"
 _RAW_PRIORITY = -300  # before connection tracking, which would reassemble fragments
 _RANDOM_RANGE = 2**31 - 1
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_SGRO = 0x2C
 
 # New namespaces inherit some of these from the machine (devinet_init_net), so each one is set explicitly.
 _HOST_SETTINGS = {
@@ -198,12 +203,25 @@ def _refusal(name: str, attempt: Callable[[], None]) -> EnvironmentLimit | LabEr
 def _set_up(route: IPRoute, index: int, port: Port) -> None:
     if port.single_packets:
         route.link("set", index=index, gso_max_segs=1)
+    if port.takes_xdp:
+        _switch_on_gro(port.interface)
     route.link("set", index=index, state="up")
     if port.netem is not None:
         _impair(route, index, port.netem)
     if port.shaper is not None:
         # netem holds delayed packets, and passes them to its child, the bucket.
         _shape(route, index, port.shaper, parent=0x1_0001 if port.netem is not None else None)
+
+
+def _switch_on_gro(interface: str) -> None:
+    """`ethtool -K INTERFACE gro on` (ethtool(8)), which also gives a veth its own queue for frames of XDP."""
+    value = ctypes.create_string_buffer(struct.pack("II", _ETHTOOL_SGRO, 1))
+    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        try:
+            fcntl.ioctl(control, _SIOCETHTOOL, request)
+        except OSError as error:
+            raise LabError(f"GRO of {interface} cannot be switched on: {os.strerror(error.errno or 0)}") from error
 
 
 def _shape(route: IPRoute, index: int, shaper: Shaper, parent: int | None) -> None:

@@ -7,7 +7,7 @@ server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 
 from leadline.errors import InputError
@@ -128,6 +128,7 @@ class Port:
     netem: Netem | None = None  # of leaving packets
     drops: Drops | None = None
     single_packets: bool = False  # no bundles (GSO) leave, so that "every Nth packet" counts packets
+    takes_xdp: bool = False  # its far end may send it frames by XDP, which a veth takes only with GRO
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,11 @@ class Layout:
     def ipv6(self) -> bool:
         """Whether every link is wide enough for IPv6."""
         return all(port.mtu >= LEAST_IPV6_MTU_BYTES for link in self.links for port in (link.a, link.b))
+
+    def with_xdp(self) -> Layout:
+        """The same lab, whose links take frames that are sent by XDP."""
+        ends = [tuple(replace(port, takes_xdp=True) for port in (link.a, link.b)) for link in self.links]
+        return replace(self, links=tuple(Link(a, b) for a, b in ends))
 
     @property
     def clients(self) -> tuple[str, ...]:

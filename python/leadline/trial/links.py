@@ -15,6 +15,7 @@ from leadline.errors import LeadlineError
 from leadline.lab import netlink_ops, topology
 from leadline.plan import Case, LinkSpec
 from leadline.trial.event_log import EventLog
+from leadline.trial.workloads import kind_of
 
 EMULATE_TASK = "emulate"
 _INTERVAL_MS = 1000
@@ -29,9 +30,10 @@ async def layout_of(case: Case) -> topology.Layout:
     if case.emulator is None and link.is_impaired:
         own = link.beyond_netem is not None or not await asyncio.to_thread(netlink_ops.has_netem)
     spec = _spec(link, own)
-    if case.topology == "site-to-site":
-        return topology.site_to_site(spec)
-    return topology.remote_access(case.clients, spec)
+    layout = (
+        topology.site_to_site(spec) if case.topology == "site-to-site" else topology.remote_access(case.clients, spec)
+    )
+    return layout.with_xdp() if any(kind_of(test).sends_frames for test in case.tests) else layout
 
 
 async def start_emulator(case: Case, label: str, agent: Agent, event_log: EventLog) -> None:

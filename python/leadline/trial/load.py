@@ -7,6 +7,7 @@ its way has had time to arrive.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 from leadline.agents import Agent, ClockComparison, Event, start_instant
 from leadline.analysis import TestSpec
@@ -33,6 +35,8 @@ TASK, RECEIVER_TASK = "load", "receive"
 # (30 s more). Its own error names the server; this limit is for an agent that hangs.
 _REPORT_WITHIN_S = 60.0
 _PREPARE_S = 30.0
+_RUN = secrets.randbits(32)
+"""Marks the loads of this process: others may be in the same network at the same time."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -290,7 +294,8 @@ async def _prepare_receivers(load: Load, agents: Mapping[str, Agent]) -> None:
 async def _prepare_part(load: Load, part: Part, agents: Mapping[str, Agent], phase: int = 0) -> None:
     timeout_s = _PREPARE_S + kind_of(part.work).preparation_s(part.work)
     for task, work in part.phases[phase].items():
-        await agents[part.host].prepare(load.label, task, work, timeout_s=timeout_s)
+        marked = kind_of(part.work).marked(work, crc32(load.label.encode()) ^ _RUN)
+        await agents[part.host].prepare(load.label, task, marked, timeout_s=timeout_s)
 
 
 async def _prepare(load: Load, agents: Mapping[str, Agent], phase: int = 0) -> list[Part]:

@@ -150,6 +150,10 @@ class Receiver:
 class LoadKind(LiveKind, Protocol):
     """The attributes of a kind of test that this package uses."""
 
+    @property
+    def sends_frames(self) -> bool:
+        """Whether its clients send raw frames, which a lab's links have to take."""
+
     def workload(self, test: Any, server: Server) -> LoadWorkload:
         """The workload of one client in a test against a server."""
 
@@ -158,6 +162,9 @@ class LoadKind(LiveKind, Protocol):
 
     def fleet_workload(self, test: Any, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server."""
+
+    def marked(self, workload: Any, number: int) -> Any:
+        """The workload with this number of its load, by which its packets differ from those of others."""
 
     def preparation_s(self, workload: Any) -> float:
         """The time beyond the usual one that an agent may take until it is ready."""

@@ -83,6 +83,7 @@ class Packets(Kind[PacketsTest]):
     scaling = (("packets_per_s", "1/s"),)
     headline = ("found_rate_per_s", "lost_ratio", "one_way_delay_p99_us")
     operation = "packet"
+    sends_frames = True
     curves = ("one_way_delay", "late")
     figure_names: Mapping[str, str] = {
         "sent": "packets sent",
@@ -249,6 +250,10 @@ class Packets(Kind[PacketsTest]):
         from leadline.trial.workloads import Receiver
 
         return Receiver(receiver(test, server.host), DRAIN_MS)
+
+    def marked(self, workload: Any, number: int) -> Any:
+        """What of an earlier load is still on its way is not counted in a later one."""
+        return workload.model_copy(update={"test_id": number})
 
     def at_rate(self, test: PacketsTest, rate_per_s: float | None, duration_ms: int, clients: int) -> PacketsTest:
         """The test at a rate in packets; without one, as fast as it goes."""

@@ -12,7 +12,7 @@ from leadline.kinds.packets import fields
 from leadline.plan import units
 from leadline.plan.base_test import BaseTest
 from leadline.plan.dscp import Dscp
-from leadline.plan.field_types import Count, RateBps, Total, rule, validation_error, within
+from leadline.plan.field_types import RateBps, Total, rule, validation_error, within
 from leadline.plan.packet_rates import FCS_BYTES, PacketRate, mean_frame_bytes, read_packet_rate
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
@@ -80,7 +80,7 @@ class PacketsTest(BaseTest):
     """A whole frame as hex digits, instead of fields: only its last bytes are the test's."""
     checksum: bool = True
     """Whether UDP over IPv4 has a checksum."""
-    flows: Annotated[Count, within(1, _MAX_FLOWS, " flows")] = 1
+    flows: Annotated[int, within(1, _MAX_FLOWS, " flows")] = 1
     """Flows, which differ in the fields that have ranges; each has its own sequence numbers."""
     flow_order: Literal["in_turn", "random"] = "in_turn"
     """The order of their frames."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DRAIN_MS = 200
 """What is on its way in a path's queues; more than the queue of a link of the lab."""
 TEST_ID = 0x1EAD_11E0
-"""Marks the frames of a test. Others in the same network at the same time have another one by their port."""
+"""Marks the frames of a test; each load of a run has a number of its own instead."""
 _TAG, _OUTER_TAG = 0x8100, 0x88A8
 
 
