@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -192,6 +193,46 @@ def test_program_is_gone_with_its_killed_agent() -> None:
     )
     done = shell(script)
     assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr
+
+
+def made_capture(path: Path, frames: int) -> None:
+    """A capture with nanoseconds: UDP from 10.0.0.1 to 10.0.0.2 with a VLAN tag, a frame each millisecond."""
+    content = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
+    for number in range(frames):
+        udp = struct.pack(">HHHH", 1000 + number, 9, 26, 0) + bytes(18)
+        ip = bytes.fromhex("4500002e000040004011") + checksum_of_header() + bytes([10, 0, 0, 1, 10, 0, 0, 2])
+        frame = bytes.fromhex("0200000000020200000000018100000708 00".replace(" ", "")) + ip + udp
+        content += struct.pack("<IIII", 1_700_000_000, number * 1_000_000, len(frame), len(frame)) + frame
+    path.write_bytes(content)
+
+
+def checksum_of_header() -> bytes:
+    """The checksum of the header in `made_capture`."""
+    words = struct.unpack(">10H", bytes.fromhex("4500002e0000400040110000") + bytes([10, 0, 0, 1, 10, 0, 0, 2]))
+    total = sum(words)
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return struct.pack(">H", 0xFFFF - total)
+
+
+@pytest.mark.skipif(TSHARK is None, reason="tshark is not installed")
+def test_capture_is_sent_with_other_addresses_and_right_checksums(tmp_path: Path) -> None:
+    made_capture(tmp_path / "sent.pcap", 50)
+    capture = tmp_path / "capture.pcapng"
+    script = (
+        f"{PAIR} && (tshark -q -i v1 -f 'ether dst 02:00:00:00:00:02' -c 100 -a duration:20 -w {capture}"
+        f" 2>{tmp_path}/log & until grep -q Capturing {tmp_path}/log; do sleep 0.05; done; sleep 0.3;"
+        f" {cli.LEADLINE} packets v0 --pcap {tmp_path}/sent.pcap --rewrite 10.0.0.0/8:198.0.0.0/8 --set-vlan 0 --loop 2"
+        " -d 30s -i 0 --json; wait)"
+    )
+    done = shell(script)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["metrics"]["sent"]["value"] == 100
+    # The last frame of a loop is 49 ms behind its first one.
+    assert document["generator"]["wall_s"] > 0.098
+    wanted = "ip.src==198.0.0.1 and ip.dst==198.0.0.2 and !vlan and udp.srcport>=1000 and udp.srcport<=1049"
+    assert _counts(capture, [wanted, BAD]) == [100, 0]
 
 
 PACKETS = 20_000

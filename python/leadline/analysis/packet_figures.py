@@ -31,6 +31,8 @@ _PDV_PERCENTILE = 99.9
 """RFC 8219, 7.3.1: this percentile of the delay, less the least delay."""
 _UNSENT_SHARE = 0.001
 """Share of the due frames; below it a generator was held up for a moment, and is not at its limit."""
+_REFUSED_SHARE = 1e-5
+"""Share of the packets sent; below it a queue was full for a moment."""
 
 Report = Mapping[str, Any]
 
@@ -181,6 +183,19 @@ def unsent_findings(generators: Sequence[Report]) -> Iterator[Finding]:
         return
     text = f"{never:,} of {sent + never:,} packets were due and never left: more could not be sent here"
     yield Verdict.GENERATOR_LIMITED, Reason("unsent", text)
+
+
+def refused(evidence: Evidence) -> Iterator[Finding]:
+    """A finding if the generator's own interface did not take packets: what is lost there says nothing of the path."""
+    yield from refused_findings(_reports(evidence.data)[0])
+
+
+def refused_findings(generators: Sequence[Report]) -> Iterator[Finding]:
+    """`refused`, of reports alone."""
+    sent, kept_out = _total(generators, "sent"), _total(generators, "refused")
+    if sent and kept_out and kept_out >= _REFUSED_SHARE * sent:
+        text = f"the generator's own interface did not take {kept_out:,} of {sent:,} packets: its queue was full"
+        yield Verdict.GENERATOR_LIMITED, Reason("pushback", text)
 
 
 def is_counted(evidence: Evidence) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from leadline.analysis.packet_figures import (
     counter_findings,
     delay_metrics,
     rate_metrics,
+    refused_findings,
     unsent_findings,
 )
 
@@ -107,3 +108,11 @@ def test_frames_that_never_left_limit_the_figure() -> None:
     assert "100 of 1,000 packets" in reason.text
     assert not list(unsent_findings([sent(100_000, unsent=1)]))
     assert not list(unsent_findings([sent(100, unsent=None)]))
+
+
+def test_packets_that_the_own_interface_refused_say_nothing_of_the_path() -> None:
+    ((verdict, reason),) = refused_findings([sent(1000, refused=5)])
+    assert verdict is Verdict.GENERATOR_LIMITED
+    assert "did not take 5 of 1,000 packets" in reason.text
+    assert not list(refused_findings([sent(1_000_000, refused=1)]))
+    assert not list(refused_findings([sent(1000, refused=None)]))

@@ -227,6 +227,13 @@ class Packets(Kind[PacketsTest]):
                 " -d is the length of a trial.",
                 metavar="'METRIC < VALUE and ...'",
             ),
+            Option(
+                ("--rfc2544",),
+                "For each of RFC 2544's sizes: throughput, latency at it, frame loss by rate, the longest burst without"
+                " loss. -d is the length of a trial; the RFC asks for 60s.",
+                type=bool,
+                default=False,
+            ),
             *(o.INTERVAL, o.JSON, o.VERBOSE, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
         names={"line": "line"},
@@ -332,7 +339,7 @@ class Packets(Kind[PacketsTest]):
 
         return rules.rules_of(
             breaks=(rules.broken_off(lambda data, flow: data.spec.number is not None),),
-            limits=(_unpaced_threads, packet_figures.unsent),
+            limits=(_unpaced_threads, packet_figures.unsent, packet_figures.refused),
             required=(packet_figures.is_counted, packet_figures.counters_agree),
         )
 

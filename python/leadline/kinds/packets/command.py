@@ -3,9 +3,10 @@ for the measurement, in a network namespace that ends with the agent."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli import single_args
@@ -17,6 +18,8 @@ from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
     from leadline.kinds.kind import Kind
+    from leadline.kinds.packets.rfc2544 import SizeResult
+    from leadline.trial.single import Single
     from leadline.trial.workloads import LoadWorkload
 
 _OWN, _FAR = "leadline0", "leadline1"
@@ -57,6 +60,8 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
         raise InputError("--dst: the packets have no destination", hint="as in --dst 198.18.0.2")
     if values["find_rate"] is not None:
         return _find_rate(kind, test, within, values)
+    if values["rfc2544"]:
+        return _benchmark(kind, test, within, values)
     from leadline.cli import run_single
 
     load, counts = _ends(test)
@@ -69,6 +74,65 @@ def _ends(test: PacketsTest) -> tuple[LoadWorkload, LoadWorkload | None]:
     return generator(test, test.dst or _FAR_ADDRESS), counts
 
 
+def _refuse_beside(option: str, test: PacketsTest, values: Mapping[str, Any]) -> None:
+    """Check that nothing but the option chooses the rates, and that something counts. Raises InputError."""
+    for other in ("rate", "number", "pcap", "interval"):
+        if values[other] is not None:
+            raise InputError(f"--{other} and {option} exclude each other", hint=f"{option} chooses the rates itself")
+    if test.to is None:
+        raise InputError(f"{option}: nothing counts the packets", hint="name where they arrive (--to)")
+
+
+def _benchmark(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str], values: Mapping[str, Any]) -> int:
+    """The tests of RFC 2544.
+
+    Raises:
+        InputError: an option has no meaning beside it.
+        LeadlineError: a measurement failed.
+    """
+    from rich.table import Table
+
+    from leadline.cli.output import print_all, print_json
+    from leadline.kinds.packets.rfc2544 import SIZES, Benchmark, document, rows
+    from leadline.trial.interrupt import Interrupt
+
+    _refuse_beside("--rfc2544", test, values)
+    for option in ("out", "find_rate"):
+        if values[option] is not None:
+            raise InputError(f"--{option} and --rfc2544 exclude each other", hint="leave one out")
+    interrupt = Interrupt(lambda: print_note("stopping; press Ctrl-C again to stop at once"), lambda: None)
+    argv = ["leadline", *sys.argv[1:]]
+    benchmark = Benchmark(kind, test, _measurement(within, argv), argv, interrupt, print_note)
+
+    async def run() -> list[SizeResult]:
+        with interrupt.signals_caught():
+            return await benchmark.run(tuple(test.size) if values["size"] is not None else SIZES)
+
+    found = asyncio.run(run())
+    if values["json"]:
+        print_json(document(found, test.device or "", test.duration_ms))
+    else:
+        head, *lines = rows(found, test.line_bps)
+        table = Table(box=None, pad_edge=False)
+        for title in head:
+            table.add_column(title, no_wrap=True)
+        for line in lines:
+            table.add_row(*line)
+        print_all([table])
+    return 130 if interrupt.asked.is_set() else 0
+
+
+def _measurement(within: Sequence[str], argv: Sequence[str]) -> Callable[[PacketsTest], Single]:
+    """Makes the measurement of a test at one rate."""
+    from leadline.trial.single import Single
+
+    def measurement(test: PacketsTest) -> Single:
+        load, counts = _ends(test)
+        return Single(test, load, argv, receiver=counts, drain_ms=DRAIN_MS, within=within)
+
+    return measurement
+
+
 def _find_rate(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str], values: Mapping[str, Any]) -> int:
     """Search for the highest rate that holds.
 
@@ -78,19 +142,9 @@ def _find_rate(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
     from leadline.analysis.capacity import Conditions
     from leadline.cli import run_search
     from leadline.kinds.datagram_search import DatagramSearchTarget
-    from leadline.trial.single import Single
 
-    for option in ("rate", "number", "pcap", "interval"):
-        if values[option] is not None:
-            raise InputError(f"--{option} and --find-rate exclude each other", hint="--find-rate searches for the rate")
-    if test.to is None:
-        raise InputError("--find-rate: nothing counts the packets", hint="name where they arrive (--to)")
+    _refuse_beside("--find-rate", test, values)
     argv = ["leadline", *sys.argv[1:]]
-
-    def measurement(test: PacketsTest) -> Single:
-        load, counts = _ends(test)
-        return Single(test, load, argv, receiver=counts, drain_ms=DRAIN_MS, within=within)
-
     conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
     output = single_args.OutputOptions(
         test.device or "",
@@ -101,7 +155,7 @@ def _find_rate(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
         verbose=values["verbose"],
     )
     run_search.check(output, "--find-rate")
-    target = DatagramSearchTarget(kind, test, measurement, conditions, argv)
+    target = DatagramSearchTarget(kind, test, _measurement(within, argv), conditions, argv)
     return run_search.finish(target, output)
 
 
