@@ -359,7 +359,7 @@ class Packets(Kind[PacketsTest]):
         from leadline.report.figures import Figure, FigureTable
 
         return FigureTable(
-            "Packets",
+            "Packets received",
             Figure("packets_per_s", "packets", quantities.per_second),
             (
                 Figure("lost_ratio", "lost", quantities.share),
