@@ -51,6 +51,7 @@ def test_addresses_are_one_a_range_or_a_network(text: str, first: str, last: str
         ({"pcap": "a.pcap", "top": True, "speed": 2.0}, "exclude each other"),
         ({"rate": "1kpps", "search": {"until": "lost_ratio <= 0"}}, "chooses the rate itself"),
         ({"size": "0:1"}, "above 0"),
+        ({"clients": "all"}, "one client sends packets"),
     ],
 )
 def test_mistake_is_refused_with_what_would_be_right(keys: dict[str, Any], said: str) -> None:

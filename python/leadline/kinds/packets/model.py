@@ -12,7 +12,7 @@ from leadline.kinds.packets import fields
 from leadline.plan import units
 from leadline.plan.base_test import BaseTest
 from leadline.plan.dscp import Dscp
-from leadline.plan.field_types import RateBps, Total, rule, validation_error, within
+from leadline.plan.field_types import Clients, RateBps, Total, rule, validation_error, within
 from leadline.plan.packet_rates import FCS_BYTES, PacketRate, mean_frame_bytes, read_packet_rate
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 
@@ -32,6 +32,8 @@ _NewFlows = Annotated[float, BeforeValidator(units.per_second)]
 class PacketsTest(BaseTest):
     """Raw frames into an interface, and a receiver that counts them where they arrive."""
 
+    clients: Clients = 1
+    """One client takes part: receivers count the flows of one generator."""
     kind: Literal["packets"] = "packets"
     device: str | None = None
     """The interface into which frames go; null: that of the route to their destination."""
@@ -164,7 +166,9 @@ class PacketsTest(BaseTest):
             yield validation_error("a capture has its own times", at=("search",), hint="leave one out")
 
     @rule
-    def _one_client(self) -> Iterator[PydanticCustomError]:
+    def _fits_its_generator(self) -> Iterator[PydanticCustomError]:
+        if self.clients != 1:
+            yield validation_error("one client sends packets", at=("clients",), hint="leave it out; use threads")
         if self.threads > self.flows:
             yield validation_error(
                 f"{self.threads} threads for {self.flows} flows: each has flows of its own", at=("flows",)
