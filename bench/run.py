@@ -69,7 +69,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "iperf3": stream_rows.many_clients,
         "command": host_rows.command,
     },
-    "packets": {"rates": packet_rows.rates, "paced": packet_rows.paced},
+    "packets": {"packet-rates": packet_rows.rates, "packet-pacing": packet_rows.paced},
     "host": {"observing": host_rows.observing, "link": host_rows.link},
     "vpn": {
         "storm": tunnel_rows.storm,
