@@ -4,4 +4,4 @@ mod image;
 mod plan;
 
 pub use image::{Image, Own, SumPlace};
-pub use plan::{parse_mac, FramePlan, MacAddress, Outer, PlanError, BROADCAST, LONGEST_FRAME, SHORTEST_FRAME};
+pub use plan::{parse_mac, FramePlan, MacAddress, Outer, PlanError, BROADCAST, MAX_FRAME_LENGTH, MIN_FRAME_LENGTH};

@@ -6,7 +6,7 @@ use super::assembler::{call, Condition, Operation, Register};
 use super::bucket::{self, HISTOGRAM_BYTES};
 use super::{Assembler, Label, Width};
 use crate::account::{FlowAccount, WINDOW};
-use crate::frame::LONGEST_FRAME;
+use crate::frame::MAX_FRAME_LENGTH;
 use crate::trailer::{FLOW_BITS, SEQUENCE_BITS};
 
 /// Places of a CPU's block, in bytes, of 64-bit numbers.
@@ -25,10 +25,10 @@ pub mod block {
     pub const WARM_UNTIL_NS: usize = 40;
     /// Frames that claim to be from the future.
     pub const FROM_FUTURE: usize = 48;
-    /// Frames by length, from 0 to `LONGEST_FRAME`.
+    /// Frames by length, from 0 to `MAX_FRAME_LENGTH`.
     pub const LENGTHS: usize = 64;
     /// The histogram of delays of the warm-up.
-    pub const WARM_UP: usize = LENGTHS + (super::LONGEST_FRAME as usize + 8) / 8 * 64;
+    pub const WARM_UP: usize = LENGTHS + (super::MAX_FRAME_LENGTH as usize + 8) / 8 * 64;
     /// The histogram of delays.
     pub const DELAYS: usize = WARM_UP + super::HISTOGRAM_BYTES;
 }
@@ -136,7 +136,7 @@ impl ReceiverProgram {
         let trailer = if self.measures_delay { 18 } else { 10 };
         program.copy(2, END);
         program.with_register(Operation::Subtract, 2, DATA);
-        program.jump_if(Condition::Greater, 2, LONGEST_FRAME as i32, foreign);
+        program.jump_if(Condition::Greater, 2, MAX_FRAME_LENGTH as i32, foreign);
         program.store_stack(LENGTH_ON_STACK, 2);
         program.jump_if(Condition::Less, 2, trailer, foreign);
         program.with(Operation::Subtract, 2, trailer);
@@ -167,7 +167,7 @@ impl ReceiverProgram {
         // Always within; for the kernel's verifier.
         program.with(Operation::And, 1, 0x3fff);
         let within = program.label();
-        program.jump_if(Condition::Less, 1, LONGEST_FRAME as i32 + 1, within);
+        program.jump_if(Condition::Less, 1, MAX_FRAME_LENGTH as i32 + 1, within);
         program.with(Operation::Move, 1, 0);
         program.place(within);
         program.with(Operation::ShiftLeft, 1, 3);

@@ -11,9 +11,9 @@ use crate::flows::{count_different, Range};
 use crate::trailer::{FLOW_BITS, PLAIN_BYTES, TIMED_BYTES};
 
 /// The shortest frame of Ethernet, without FCS, bytes.
-pub const SHORTEST_FRAME: u32 = 60;
+pub const MIN_FRAME_LENGTH: u32 = 60;
 /// The longest frame, without FCS, bytes.
-pub const LONGEST_FRAME: u32 = 9216;
+pub const MAX_FRAME_LENGTH: u32 = 9216;
 /// Bytes of a VLAN tag.
 const TAG_BYTES: u32 = 4;
 /// VLANs: 0 is only a priority, 4095 is reserved.
@@ -225,9 +225,9 @@ impl FramePlan {
         }
         let shortest = self.shortest();
         for size in &self.sizes {
-            if size.bytes < shortest || size.bytes > LONGEST_FRAME {
+            if size.bytes < shortest || size.bytes > MAX_FRAME_LENGTH {
                 let why = if self.is_timed { ", with times" } else { "" };
-                let range = format!("these frames{why} have from {shortest} to {LONGEST_FRAME} bytes without FCS");
+                let range = format!("these frames{why} have from {shortest} to {MAX_FRAME_LENGTH} bytes without FCS");
                 return refuse(format!("frames of {} bytes: {range}", size.bytes));
             }
         }
@@ -274,7 +274,7 @@ impl FramePlan {
     /// The shortest frame that has all headers, the trailer, and no less than Ethernet's least without its tags: a frame
     /// that lost its tags on the way must not be padded.
     pub fn shortest(&self) -> u32 {
-        let least = SHORTEST_FRAME + TAG_BYTES * self.vlans.len() as u32;
+        let least = MIN_FRAME_LENGTH + TAG_BYTES * self.vlans.len() as u32;
         let headers = self.template.as_ref().map_or_else(|| self.header_bytes(), |_| 14);
         least.max((headers + self.trailer_bytes()) as u32)
     }

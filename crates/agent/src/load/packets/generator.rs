@@ -21,7 +21,7 @@ use super::path::{require_bpf, NoPath};
 use super::report::{flow_report, REPORTED_FLOWS};
 use super::sender::{Frames, Sender, Sent, Share};
 use super::socket_sender::SocketSender;
-use super::xdp_sender::{XdpSender, LONGEST_LIVE_FRAME};
+use super::xdp_sender::{XdpSender, MAX_LIVE_FRAME_LENGTH};
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::flows::account::Account;
@@ -189,8 +189,8 @@ fn choose_path(
         if plan.sizes.len() > 1 {
             return Err(NoPath::new("mixed_sizes", "xdp sends frames of one length"));
         }
-        if plan.sizes[0].bytes > LONGEST_LIVE_FRAME {
-            let message = format!("xdp sends frames of at most {LONGEST_LIVE_FRAME} bytes");
+        if plan.sizes[0].bytes > MAX_LIVE_FRAME_LENGTH {
+            let message = format!("xdp sends frames of at most {MAX_LIVE_FRAME_LENGTH} bytes");
             return Err(NoPath::new("long_frames", message));
         }
         require_bpf()?;
@@ -247,13 +247,13 @@ impl Ready for ReadyGenerator {
             via_reason,
             sent: frames,
             sent_bytes: bytes,
-            refused: refused(grown, frames),
+            refused: count_refused(grown, frames),
             unsent: due.filter(|_| is_paced).map(|due| due.saturating_sub(frames)),
             late_p99_us: account.load.late_p99_us,
             first_ns: (frames > 0).then_some(span.at_ns),
             last_ns,
             destination_mac: destination_mac.map(mac_text),
-            by_size: joined_sizes(&sent),
+            by_size: join_sizes(&sent),
             flows: first_flows(&sent),
             interface: grown,
         };
@@ -316,7 +316,7 @@ fn supervise(
     let mut tick_ns = span.at_ns.saturating_add(interval_ns);
     while !threads.done() {
         let now_ns = monotonic_ns();
-        machine.poll(now_ns, span.at_ns, false, || moved(so_far()));
+        machine.poll(now_ns, span.at_ns, false, || count_moved(so_far()));
         if now_ns >= tick_ns {
             tick_ns += interval_ns;
             progress(task, so_far());
@@ -324,11 +324,11 @@ fn supervise(
         let look_ns = if now_ns + 20 * LOOK_NS < span.end_ns { 10 * LOOK_NS } else { LOOK_NS };
         leadline_sys::clock::sleep_until((now_ns + look_ns).min(tick_ns.max(span.at_ns)));
     }
-    machine.poll(monotonic_ns(), span.at_ns, true, || moved(so_far()));
+    machine.poll(monotonic_ns(), span.at_ns, true, || count_moved(so_far()));
     progress(task, so_far());
 }
 
-fn moved((frames, bytes): (u64, u64)) -> [u64; 4] {
+fn count_moved((frames, bytes): (u64, u64)) -> [u64; 4] {
     [bytes, 0, frames, 0]
 }
 
@@ -339,7 +339,7 @@ fn progress(task: &Task, (frames, bytes): (u64, u64)) {
 
 /// Frames that the driver did not take, by the interface's own counters: it may count them, or only not count them as
 /// sent. Frames of others can hide some.
-fn refused(grown: InterfaceCounts, frames: u64) -> Option<u64> {
+fn count_refused(grown: InterfaceCounts, frames: u64) -> Option<u64> {
     let missing = frames.saturating_sub(grown.tx_packets?);
     Some(missing.max(grown.tx_dropped.unwrap_or(0).min(frames)))
 }
@@ -360,7 +360,7 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-fn joined_sizes(sent: &[Sent]) -> Vec<SizeCount> {
+fn join_sizes(sent: &[Sent]) -> Vec<SizeCount> {
     let mut sizes: Vec<SizeCount> = Vec::new();
     for size in sent.iter().flat_map(|sent| &sent.by_size) {
         match sizes.iter_mut().find(|known| known.bytes == size.bytes) {

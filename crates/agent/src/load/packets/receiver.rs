@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use leadline_packet::account::FlowAccount;
-use leadline_packet::frame::LONGEST_FRAME;
+use leadline_packet::frame::MAX_FRAME_LENGTH;
 use leadline_packet::trailer::FLOW_BITS;
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
@@ -154,7 +154,7 @@ fn row(flow: u32, account: &FlowAccount) -> PacketFlowCount {
 }
 
 fn sizes(tally: &Tally) -> Vec<SizeCount> {
-    let counted = (0..=LONGEST_FRAME).zip(&tally.lengths).filter(|(_, frames)| **frames > 0);
+    let counted = (0..=MAX_FRAME_LENGTH).zip(&tally.lengths).filter(|(_, frames)| **frames > 0);
     counted.map(|(bytes, frames)| SizeCount { bytes, frames: *frames }).collect()
 }
 

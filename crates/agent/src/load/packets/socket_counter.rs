@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use leadline_packet::account::FlowAccount;
-use leadline_packet::frame::LONGEST_FRAME;
+use leadline_packet::frame::MAX_FRAME_LENGTH;
 use leadline_packet::trailer::Trailer;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::frames::{FrameBatch, FrameSocket};
@@ -48,7 +48,7 @@ impl SocketCounter {
         let mut poll = Poll::new(1).map_err(|error| system_error("polling frames", &error))?;
         poll.add(&socket, 0, Interest::Read).map_err(|error| system_error("polling frames", &error))?;
         let counted = Arc::new(Mutex::new(Counted {
-            tally: Tally { lengths: vec![0; LONGEST_FRAME as usize + 1], overrun: Some(0), ..Tally::default() },
+            tally: Tally { lengths: vec![0; MAX_FRAME_LENGTH as usize + 1], overrun: Some(0), ..Tally::default() },
             accounts: vec![FlowAccount::default(); spec.flows as usize],
             warm_until_ns: u64::MAX,
         }));

@@ -4,7 +4,7 @@
 use leadline_packet::account::FlowAccount;
 use leadline_packet::bpf::bucket::BUCKETS;
 use leadline_packet::bpf::receiver::{account_at, block, ReceiverProgram, Verdict, ACCOUNT_BYTES, BLOCK_BYTES};
-use leadline_packet::frame::LONGEST_FRAME;
+use leadline_packet::frame::MAX_FRAME_LENGTH;
 use leadline_stats::Histogram;
 use leadline_sys::bpf::{Attachment, Program, SharedMap, XdpLink};
 use leadline_sys::interfaces::Interface;
@@ -92,7 +92,7 @@ impl Counter for XdpCounter {
         let frames = |length: usize| {
             (0..self.cpus).map(|cpu| self.blocks.read(cpu * BLOCK_BYTES + block::LENGTHS + 8 * length)).sum::<u64>()
         };
-        let counted = (0..=LONGEST_FRAME as usize).map(|length| (frames(length), length as u64));
+        let counted = (0..=MAX_FRAME_LENGTH as usize).map(|length| (frames(length), length as u64));
         counted.fold((0, 0), |(all, bytes), (frames, length)| (all + frames, bytes + frames * length))
     }
 
@@ -100,7 +100,7 @@ impl Counter for XdpCounter {
         let all = |at: usize| (0..self.cpus).map(move |cpu| self.blocks.read(cpu * BLOCK_BYTES + at));
         let sum = |at: usize| all(at).sum::<u64>();
         Tally {
-            lengths: (0..=LONGEST_FRAME as usize).map(|length| sum(block::LENGTHS + 8 * length)).collect(),
+            lengths: (0..=MAX_FRAME_LENGTH as usize).map(|length| sum(block::LENGTHS + 8 * length)).collect(),
             foreign: sum(block::FOREIGN),
             beyond: sum(block::BEYOND),
             echoed: sum(block::ECHOED),

@@ -22,7 +22,7 @@ use crate::events::{input_error, system_error};
 use crate::flows::Span;
 
 /// The longest live frame without fragments: one page less what the kernel keeps in it.
-pub const LONGEST_LIVE_FRAME: u32 = 3408;
+pub const MAX_LIVE_FRAME_LENGTH: u32 = 3408;
 /// Runs of the program per call at most: some 15 ms, which is how late a stop may be seen.
 const MAX_RUNS: u32 = 65_536;
 const FIRST_RUNS: u32 = 1024;
