@@ -1,5 +1,5 @@
 """Rows of raw packets: 60 bytes over a virtual pair, generator and receiver on one core, beside four instructions in C,
-trafgen and tcpreplay. Our generating thread chooses its core and stays there; the process that commands it has the other.
+trafgen and tcpreplay. Our generating thread chooses its core and stays there; what commands it has the other.
 """
 
 from __future__ import annotations
