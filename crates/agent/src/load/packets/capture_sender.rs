@@ -120,11 +120,6 @@ impl CaptureSender {
         })
     }
 
-    /// Frames of all loops; `None` if they have no end.
-    pub fn due(&self) -> Option<u64> {
-        self.spec.loops.map(|loops| self.survey.frames.saturating_mul(loops))
-    }
-
     /// Sends the frames that wait, each when it is due; returns false at the end of the span, or at a stop.
     fn flush(
         &self,
@@ -250,6 +245,12 @@ impl Sender for CaptureSender {
             state.file = Some(reader.into_inner().into_inner());
         }
         self.flush(state, &waiting[..count], span.at_ns, span, signal).map(|_| ())
+    }
+
+    fn due(&self, _: u64) -> Option<u64> {
+        // Of one that ended early nothing says which frames were due by then.
+        let whole = self.spec.loops.map(|loops| self.survey.frames.saturating_mul(loops));
+        whole.filter(|frames| self.timing != Timing::Top && *frames == self.counters.sent_units())
     }
 
     fn so_far(&self) -> (u64, u64) {

@@ -45,8 +45,6 @@ struct ReadyGenerator {
     senders: Vec<Arc<dyn Sender>>,
     via: GeneratorPath,
     via_reason: String,
-    /// Frames that fall due in the whole load; `None` if that has no end.
-    due: Option<u64>,
     is_paced: bool,
 }
 
@@ -75,7 +73,6 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     link::check_default_route(&interface, spec.may_use_default_route)?;
     if let Some(capture) = &spec.capture {
         let sender = Arc::new(open_capture(capture, &spec, &plan, &interface)?);
-        let due = sender.due();
         let is_paced = capture.timing != CaptureTiming::Top;
         return Ok(Box::new(ReadyGenerator {
             shares: shares(&PacketGeneratorSpec { threads: 1, rate_pps: None, ..spec.clone() })?,
@@ -85,7 +82,6 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
             senders: vec![sender],
             via: GeneratorPath::Pcap,
             via_reason: "frames of a capture".to_owned(),
-            due,
             is_paced,
         }));
     }
@@ -113,9 +109,8 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
         }
     };
     let senders = shares.iter().map(open).collect::<Result<_, _>>()?;
-    let due = shares.iter().map(|share| share.due(spec.duration_ms? * 1_000_000)).sum();
     let (is_paced, destination_mac) = (spec.rate_pps.is_some(), Some(own.1));
-    Ok(Box::new(ReadyGenerator { spec, interface, destination_mac, shares, senders, via, via_reason, due, is_paced }))
+    Ok(Box::new(ReadyGenerator { spec, interface, destination_mac, shares, senders, via, via_reason, is_paced }))
 }
 
 fn open_capture(
@@ -218,7 +213,7 @@ fn choose_path(
 
 impl Ready for ReadyGenerator {
     fn run(self: Box<Self>, at_ns: u64, task: &Task) -> Result<Outcome, ErrorReport> {
-        let Self { spec, interface, destination_mac, shares, senders, via, via_reason, due, is_paced } = *self;
+        let Self { spec, interface, destination_mac, shares, senders, via, via_reason, is_paced } = *self;
         let duration_ns = spec.duration_ms.map_or(NO_END_NS, |ms| ms.saturating_mul(1_000_000));
         let at_ns = at_ns.max(monotonic_ns());
         let span = Span { at_ns, end_ns: at_ns.saturating_add(duration_ns) };
@@ -242,13 +237,15 @@ impl Ready for ReadyGenerator {
         account.load.engine = Some(name_of(via).to_owned());
         account.load.engine_reason = Some(via_reason.clone());
         let last_ns = sent.iter().filter_map(|sent| sent.last_ns).max();
+        let elapsed_ns = count_elapsed_ns(span, task.signal.stopped(), last_ns);
+        let due = senders.iter().map(|sender| sender.due(elapsed_ns)).sum::<Option<u64>>();
         let packets = PacketsSent {
             via,
             via_reason,
             sent: frames,
             sent_bytes: bytes,
             refused: count_refused(grown, frames),
-            unsent: due.filter(|_| is_paced).map(|due| due.saturating_sub(frames)),
+            unsent: due.map(|due: u64| due.saturating_sub(frames)),
             late_p99_us: account.load.late_p99_us,
             first_ns: (frames > 0).then_some(span.at_ns),
             last_ns,
@@ -377,4 +374,27 @@ fn first_flows(sent: &[Sent]) -> Vec<PacketFlowCount> {
     flows.sort_by_key(|flow| flow.flow);
     flows.truncate(REPORTED_FLOWS as usize);
     flows
+}
+
+/// The time in which frames fell due: of a stopped load the one up to its last frame, as later ones were not wanted.
+fn count_elapsed_ns(span: Span, is_stopped: bool, last_ns: Option<u64>) -> u64 {
+    let end_ns = if is_stopped { last_ns.unwrap_or(span.at_ns).min(span.end_ns) } else { span.end_ns };
+    end_ns.saturating_sub(span.at_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leadline_pace::Pace;
+
+    #[test]
+    fn packets_behind_a_stop_were_not_due() {
+        let share =
+            Share { thread: 0, threads: 1, flows: 1, pace: Pace::per_second(1000.0), later_ns: 0, number: Some(900) };
+        let span = Span { at_ns: 5, end_ns: 5 + 10_000_000_000 };
+        let due = |is_stopped, last_ns| share.due(count_elapsed_ns(span, is_stopped, last_ns));
+        assert_eq!(due(false, Some(5 + 300_000_000)), Some(900));
+        assert_eq!(due(true, Some(5 + 300_000_000)), Some(300));
+        assert_eq!(due(true, None), Some(0));
+    }
 }

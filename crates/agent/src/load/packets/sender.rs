@@ -78,6 +78,8 @@ pub struct Sent {
 pub trait Sender: Send + Sync {
     /// Sends until the share or the span is over, or the signal stops it.
     fn send(&self, span: Span, signal: &ControlSignal) -> std::io::Result<()>;
+    /// Frames that were due within a time from the start on; `None` where they had no times, or where it is not known.
+    fn due(&self, elapsed_ns: u64) -> Option<u64>;
     /// Frames and bytes sent so far; from any thread.
     fn so_far(&self) -> (u64, u64);
     /// What was sent, after the end.

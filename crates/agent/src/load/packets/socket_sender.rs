@@ -200,6 +200,10 @@ impl Sender for SocketSender {
         }
     }
 
+    fn due(&self, elapsed_ns: u64) -> Option<u64> {
+        self.share.pace.and_then(|_| self.share.due(elapsed_ns))
+    }
+
     fn so_far(&self) -> (u64, u64) {
         (self.counters.sent_units(), self.counters.sent_bytes())
     }

@@ -206,6 +206,10 @@ impl Sender for XdpSender {
         Ok(())
     }
 
+    fn due(&self, elapsed_ns: u64) -> Option<u64> {
+        self.share.pace.and_then(|_| self.share.due(elapsed_ns))
+    }
+
     fn so_far(&self) -> (u64, u64) {
         let sent = self.map.read(control::SENT);
         (sent, sent * self.layout.frame_bytes as u64)
