@@ -152,7 +152,7 @@ async def _run(
             load, start_at_ns, longest_s, offsets_ns=offsets_ns, event_log=event_log, interrupt=interrupt
         ):
             stack.callback(event_log.listen(follow))
-        stopper = asyncio.create_task(_stop_when_asked(load.label, taking_part, agents, interrupt))
+        stopper = asyncio.create_task(_stop_when_asked(load, agents, interrupt))
         stack.callback(stopper.cancel)
         try:
             limit_s = longest_s + _REPORT_WITHIN_S
@@ -233,7 +233,7 @@ async def _run_first_phase(
         )
         await _await_ends(load, ready, agents, limit_s=limit_s, interrupt=interrupt)
         if load.receivers:
-            await interrupt.pause(drain_s)
+            await asyncio.sleep(drain_s)
             for part in load.receivers:
                 await agents[part.host].stop(load.label, part.task)
         await ends
@@ -320,9 +320,15 @@ def _pass_on(label: str, event_log: EventLog, host: str, event: Event) -> None:
         event_log.notify(ScriptOutput(label, event.line))
 
 
-async def _stop_when_asked(label: str, hosts: Sequence[str], agents: Mapping[str, Agent], interrupt: Interrupt) -> None:
+async def _stop_when_asked(load: Load, agents: Mapping[str, Agent], interrupt: Interrupt) -> None:
+    """Stop what generates. Receivers go on until that has ended: what is on its way is not lost."""
     await interrupt.asked.wait()
-    await stop(label, hosts, agents)
+    if not load.receivers:
+        await stop(load.label, load.hosts, agents)
+        return
+    for part in load.generators:
+        with suppress(AgentLost):
+            await agents[part.host].stop(load.label, part.task)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

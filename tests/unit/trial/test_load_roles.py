@@ -34,9 +34,10 @@ WORK = RrWorkload(
 class ScriptedAgent:
     """Notes what it is asked for; a receiver's task ends only when it is stopped."""
 
-    def __init__(self, name: str, asked: list[str], refuses: str | None = None) -> None:
+    def __init__(self, name: str, asked: list[str], refuses: str | None = None, *, is_endless: bool = False) -> None:
         self._name, self._asked, self._refuses = name, asked, refuses
         self._stopped = asyncio.Event()
+        self._is_endless = is_endless
         self.begun_ns: list[int] = []
         self.limit_s = 0.0
 
@@ -51,7 +52,7 @@ class ScriptedAgent:
 
     async def finished(self, _trial: str, task: str, timeout_s: float) -> None:
         self.limit_s = timeout_s
-        if task == "receive":
+        if task == "receive" or self._is_endless:
             await self._stopped.wait()
         self._asked.append(f"{self._name} {task} ended")
 
@@ -64,15 +65,20 @@ def clock(host: str, offset_ns: int) -> ClockComparison:
     return ClockComparison(host, offset_ns, 0, 1, 0, same_clock=not offset_ns, steady=True)
 
 
-async def run(refuses: str | None = None) -> tuple[list[str], dict[str, ScriptedAgent], list[dict[str, Any]]]:
+async def run(
+    refuses: str | None = None, *, is_interrupted: bool = False
+) -> tuple[list[str], dict[str, ScriptedAgent], list[dict[str, Any]]]:
     """Run a load with its receiver on `far`, 1 s ahead by its clock."""
     asked: list[str] = []
     entries: list[dict[str, Any]] = []
-    agents = {name: ScriptedAgent(name, asked, refuses) for name in ("near", "far")}
+    agents = {name: ScriptedAgent(name, asked, refuses, is_endless=is_interrupted) for name in ("near", "far")}
+    interrupt = Interrupt()
+    if is_interrupted:
+        asyncio.get_running_loop().call_later(0.05, interrupt.asked.set)
     parts = [Part("near", WORK), Part("far", WORK, Role.RECEIVER, task="receive", drain_ms=1)]
     one = load.Load("c01/1/t", {"kind": "rr"}, parts)
     clocks = {"near": clock("near", 0), "far": clock("far", 1_000_000_000)}
-    await load.run(one, cast("dict[str, Agent]", agents), clocks, EventLog(EntryList(entries)), Interrupt())
+    await load.run(one, cast("dict[str, Agent]", agents), clocks, EventLog(EntryList(entries)), interrupt)
     return asked, agents, entries
 
 
@@ -103,3 +109,10 @@ async def test_record_names_the_receivers_beside_the_hosts_that_generate() -> No
 async def test_receiver_that_cannot_begin_fails_the_load() -> None:
     with pytest.raises(TaskFailed, match="no such device"):
         await run(refuses="receive")
+
+
+async def test_interrupt_stops_the_generator_and_then_the_receiver() -> None:
+    """Stopped together, what was on its way would count as lost."""
+    asked, _, _ = await run(is_interrupted=True)
+    order = ["near stop load", "near load ended", "far stop receive", "far receive ended"]
+    assert [one for one in asked if one in order] == order
