@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import dropwhile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile, pairwise
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from leadline.analysis.validity import (
 )
 from leadline.errors import InputError
 from leadline.plan.percentiles import histogram_of
+from leadline.plan.rate_search import MAX_CONDITIONS, is_weaker, strictness
 from leadline.plan.targets import Target
 from leadline.statistics.monotone import MIN_VALUES, slope_at_end
 
@@ -70,6 +71,36 @@ class Conditions:
 
     text: str
     targets: tuple[Target, ...]
+    further: tuple[Conditions, ...] = ()
+    """Weaker conditions whose rates are found by the same trials, each weaker than the one before."""
+
+    @classmethod
+    def read_all(cls, texts: Sequence[str], test: str, kind: str, option: str = "--find-rate") -> Conditions:
+        """Parse the conditions of one search for several rates at once, such as NDR and PDR; the strictest comes first
+        in the result.
+
+        Raises:
+            InputError: a part is not a target, or the conditions are not of the same figures, ever weaker.
+        """
+        read = [cls.read(text, test, kind, option) for text in texts]
+        read.sort(key=lambda one: [strictness(target) for target in one.targets])
+        for one, weaker in pairwise(read):
+            if not is_weaker(weaker.targets, one.targets):
+                raise InputError(
+                    f"{option} {weaker.text!r} beside {one.text!r}: one search finds rates for the same figures only",
+                    hint="as in 'lost_ratio <= 0' and 'lost_ratio <= 0.5%'; search others by themselves",
+                )
+        if len(read) > MAX_CONDITIONS:
+            raise InputError(f"{option}: one search finds at most {MAX_CONDITIONS} rates, not {len(read)}")
+        return replace(read[0], further=tuple(read[1:]))
+
+    @property
+    def allowed_losses(self) -> tuple[float, ...]:
+        """The shares of loss that the further conditions allow; made ones in their order if they are of other
+        figures."""
+        losses = [next((t.value for t in one.targets if t.metric == "lost_ratio"), 0.0) for one in self.further]
+        rising = all(low < high for low, high in pairwise([0.0, *losses]))
+        return tuple(losses) if rising else tuple((number + 1) / 10 for number in range(len(losses)))
 
     @classmethod
     def read(cls, text: str, test: str, kind: str, option: str = "--find-rate") -> Conditions:
@@ -147,6 +178,15 @@ def judge_trial(
 
 
 def judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float) -> Trial:
+    """Judge the result of one trial of datagrams, by further conditions too: see `_judge_packets`."""
+    judged = [
+        _judge_packets(one, result, rate_per_s=rate_per_s, duration_s=duration_s)
+        for one in (conditions, *conditions.further)
+    ]
+    return replace(judged[0], further=tuple(judged[1:]))
+
+
+def _judge_packets(conditions: Conditions, result: TestResult, *, rate_per_s: float, duration_s: float) -> Trial:
     """Judge the result of one trial of datagrams: `rate_per_s` of all clients and flows.
 
     A trial whose sender left out more than `UNSENT_SHARE` of what was due does not hold, and says nothing of the path,

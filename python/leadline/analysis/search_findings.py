@@ -31,6 +31,13 @@ class Trial:
     few_samples: bool = False
     """Whether a percentile of too few samples decided, whose interval does not miss its condition. A trial that does
     not hold then says nothing about the server."""
+    further: tuple[Trial, ...] = ()
+    """The same trial as further conditions judge it, from the strictest to the weakest."""
+
+    @property
+    def by_condition(self) -> tuple[Trial, ...]:
+        """The trial as each of the search's conditions judges it."""
+        return (self, *self.further)
 
     @property
     def is_no_bound(self) -> bool:
@@ -54,3 +61,5 @@ class SearchFindings:
     reached_per_s: float | None
     """The rate of the load without a rate, before the first trial."""
     trials: tuple[Trial, ...] = ()  # The trials, in order.
+    further: tuple[SearchFindings, ...] = ()
+    """What the same trials found for further conditions, from the strictest to the weakest."""

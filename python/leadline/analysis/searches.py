@@ -16,7 +16,9 @@ from leadline.quantities import rate_in_full
 from leadline.registry import KINDS
 
 FOUND_PER_S, FOUND_BPS = "found_rate_per_s", "found_rate_bps"
-SEARCHED = frozenset({FOUND_PER_S, FOUND_BPS})
+FURTHER_PER_S, FURTHER_BPS = "found_rate_2_per_s", "found_rate_2_bps"
+"""Those of the second, weaker condition of a search."""
+SEARCHED = frozenset({FOUND_PER_S, FOUND_BPS, FURTHER_PER_S, FURTHER_BPS})
 """Figures whose interval is that between the highest rate that holds and the lowest that does not."""
 
 NO_RATE_HELD = "no-rate-held"
@@ -71,15 +73,29 @@ def findings_of(record: Mapping[str, Any] | None) -> SearchFindings:
     """What a search found, from its record; without one it was cut off."""
     if record is None:
         return SearchFindings("", "interrupted", None, None, None, None)
-    return SearchFindings(
-        conditions=str(record.get("conditions") or ""),
-        ending=str(record.get("ending") or "interrupted"),
-        low_per_s=record.get("low_per_s"),
-        high_per_s=record.get("high_per_s"),
-        decided_s=record.get("decided_s"),
-        reached_per_s=record.get("reached_per_s"),
-        trials=tuple(Trial(**trial) for trial in record.get("trials") or ()),
+    trials = tuple(_trial(trial) for trial in record.get("trials") or ())
+    first = _findings(record, record, trials)
+    further = (
+        _findings(one, record, tuple(trial.further[number] for trial in trials if number < len(trial.further)))
+        for number, one in enumerate(record.get("further") or ())
     )
+    return replace(first, further=tuple(further))
+
+
+def _findings(bounds: Mapping[str, Any], record: Mapping[str, Any], trials: tuple[Trial, ...]) -> SearchFindings:
+    return SearchFindings(
+        conditions=str(bounds.get("conditions") or ""),
+        ending=str(bounds.get("ending") or "interrupted"),
+        low_per_s=bounds.get("low_per_s"),
+        high_per_s=bounds.get("high_per_s"),
+        decided_s=bounds.get("decided_s"),
+        reached_per_s=record.get("reached_per_s"),
+        trials=trials,
+    )
+
+
+def _trial(record: Mapping[str, Any]) -> Trial:
+    return Trial(**{**record, "further": tuple(_trial(one) for one in record.get("further") or ())})
 
 
 def disturbed_trials(trials: Sequence[Trial], high_per_s: float | None) -> Reason | None:
@@ -105,6 +121,10 @@ def search_result(results: Sequence[TestResult], found: SearchFindings, test: Ma
     reasons = tuple(_reasons(found))
     verdict = worst([reason.verdict or Verdict.VALID for reason in reasons])
     figures = _found_metrics(found, test, reasons)
+    for one in found.further[:1]:
+        names = {FOUND_PER_S: FURTHER_PER_S, FOUND_BPS: FURTHER_BPS}
+        weaker = _found_metrics(one, test, tuple(_reasons(one)))
+        figures |= {names[name]: metric for name, metric in weaker.items()}
     whole = base if base is not None else results[-1]
     of_base = base.validity if base is not None else Validity(Verdict.VALID)
     return replace(

@@ -44,9 +44,13 @@ def finish(search_target: SearchTarget, output: OutputOptions) -> int:
     else:
         reference = (answer.reference_name.removesuffix("_per_s").replace("_", " "), answer.reference)
         rate = answer.metrics["found_rate_per_s"]
-        print_all(
-            ["", search_report.found_rate(rate, reference, text, answer.validity, verbose=output.verbose)], apart=False
-        )
+        blocks = [search_report.found_rate(rate, reference, text, answer.validity, verbose=output.verbose)]
+        for one in answer.further:
+            blocks += [
+                "",
+                search_report.found_rate(one.rate, None, one.conditions, one.validity, verbose=output.verbose),
+            ]
+        print_all(["", *blocks], apart=False)
     code = note_folder(folder, exit_code(answer.found, answer.error))
     if answer.unwritten is not None and answer.error is None:
         return print_error(str(answer.unwritten), 1)
@@ -78,6 +82,7 @@ def document(answer: Answer, conditions: str, command: str, target: str) -> dict
         "ending": answer.found.ending,
         "deciding_trials_s": answer.found.decided_s,
         "trials": answer.trials,
+        **({"further": answer.further} if answer.further else {}),
     }
 
 

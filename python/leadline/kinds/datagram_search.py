@@ -45,7 +45,13 @@ class DatagramSearchTarget:
     def limits(self, reached_per_s: float) -> Limits:
         """Up to a multiple of what was sent without a rate."""
         final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
-        return Limits.around(reached_per_s, final_s, self.kind.search_headroom, samples=self.conditions.samples)
+        return Limits.around(
+            reached_per_s,
+            final_s,
+            self.kind.search_headroom,
+            samples=self.conditions.samples,
+            goals=1 + len(self.conditions.further),
+        )
 
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or without one."""
@@ -77,6 +83,11 @@ class DatagramSearchTarget:
         """None: a load without a rate decides nothing."""
         return None
 
+    @property
+    def allowed_losses(self) -> Sequence[float]:
+        """Those of the further conditions."""
+        return self.conditions.allowed_losses
+
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Whether the conditions held."""
         trial: Trial = self.kind.judge_rate(self.conditions, self.test, result, rate_per_s, duration_s)
@@ -100,7 +111,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
             raise InputError("--find-rate and --interval exclude each other", hint="a search prints its trials")
 
     def conditions() -> Conditions:
-        return Conditions.read(values["find_rate"], kind.name, kind.name)
+        return Conditions.read_all(values["find_rate"], kind.name, kind.name)
 
     read = session_args.read(kind.name, kind.command, values, no_interval, conditions, check_test=_check_load)
     output = single_args.OutputOptions(
@@ -108,7 +119,7 @@ def find_rate(kind: Any, values: Mapping[str, Any]) -> int:
         values["json"],
         values["out"],
         values["target"] or [],
-        find_rate=values["find_rate"],
+        find_rate=conditions().text,
         format=values["output_format"],
         precision=read.precision,
         verbose=values["verbose"],

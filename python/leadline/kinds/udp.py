@@ -39,7 +39,7 @@ from leadline.plan.frame_mix import (
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
-from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
+from leadline.plan.rate_search import MAX_CONDITIONS, RateSearch, expected_ms, search_errors
 from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest, spread_conflicts
 from leadline.quantities import rounded_share
@@ -167,7 +167,7 @@ class UdpTest(SpreadTest):
 
     @rule
     def _search_fits(self) -> Iterator[PydanticCustomError]:
-        yield from search_errors(self, self.search, self.rate_bps, self.number)
+        yield from search_errors(self, self.search, self.rate_bps, self.number, MAX_CONDITIONS)
         if self.search is not None and self.direction == "both":
             yield validation_error(
                 "a search has one direction", at=("direction",), hint="search each direction by a test of its own"
@@ -219,6 +219,8 @@ class Udp(Kind[UdpTest]):
         *service_demand_specs("packet"),
         higher("found_rate_per_s", "datagrams per second: the highest rate that a search found to hold"),
         higher("found_rate_bps", "bits of payload per second at that rate"),
+        higher("found_rate_2_per_s", "the rate for the second, weaker condition of the same search"),
+        higher("found_rate_2_bps", "bits of payload per second at that rate"),
     )
     decisive = ("lost_ratio",)
     shortfall = ("lost_ratio", "of the packets lost")
@@ -270,11 +272,7 @@ class Udp(Kind[UdpTest]):
                 "Size of the send and the receive buffer on both ends. Default: up to 4 MiB, as the hosts allow.",
                 key="window",
             ),
-            Option(
-                ("--find-rate",),
-                "Find the highest rate with these conditions, as in 'lost_ratio < 0.1%'; -d is the length of a trial.",
-                metavar="'METRIC < VALUE and ...'",
-            ),
+            o.FIND_RATES,
             *(o.PEER, *o.LOGIN, *o.IPERF3, o.SHORT_COUNTERS, *o.SESSION, o.cross_check(UdpTest), *o.PRECISION),
             *(o.INTERVAL, o.JSON, o.VERBOSE, o.FORMAT, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),
@@ -296,7 +294,7 @@ class Udp(Kind[UdpTest]):
 
     def run_command(self, values: Mapping[str, Any]) -> int:
         """Measure, or search for the highest rate."""
-        if values["find_rate"] is None:
+        if not values["find_rate"]:
             return super().run_command(values)
         from leadline.kinds.datagram_search import find_rate
 

@@ -287,6 +287,15 @@ VERBOSE = Option(
 OUT = Option(("--out",), "Keep all samples in a new run folder below DIR.", type=Path, metavar="DIR")
 
 
+FIND_RATES = Option(
+    ("--find-rate",),
+    "Find the highest rate with these conditions: 'lost_ratio <= 0' is the NDR, 'lost_ratio <= 0.5%' a PDR; given"
+    " twice, one search finds both. -d is the length of a trial.",
+    type=list,
+    metavar="'METRIC < VALUE and ...'",
+)
+
+
 def targets(example: str) -> Option:
     """The option `--target`; its example uses a metric of this kind."""
     text = f"Exit with code 3 if this does not hold, as in '{example}'."

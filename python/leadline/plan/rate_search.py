@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -16,6 +17,8 @@ from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, read_target
 
 _AND = re.compile(r"(?:^|\s)\s*and(?=\s|$)", re.IGNORECASE)
+MAX_CONDITIONS = 2
+"""Rates that one search of datagrams or packets may find, as NDR and PDR."""
 EXPECTED_TRIALS = 8
 """Deciding trials that a search of a steady system takes."""
 _SHORT_MS = 10_000
@@ -27,10 +30,16 @@ class RateSearch(PlanModel):
 
     metric: Literal["rate"] = "rate"
     """What is searched: the rate of the load."""
-    until: str
-    """The conditions: METRIC < VALUE, joined by `and`."""
+    until: str | tuple[str, ...]
+    """The conditions: METRIC < VALUE, joined by `and`. Of two, the second a weaker form of the first, one search finds
+    both rates: [lost_ratio <= 0, lost_ratio <= 0.5%] are NDR and PDR."""
     width: Annotated[Share, Field(gt=0, le=0.5)] = 0.02
     """The distance of the two rates at the end, as a share of the higher one."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The conditions, one text for each rate."""
+        return (self.until,) if isinstance(self.until, str) else self.until
 
 
 def read_conditions(text: str, test: str, kind: str) -> tuple[Target, ...]:
@@ -43,8 +52,27 @@ def read_conditions(text: str, test: str, kind: str) -> tuple[Target, ...]:
     return tuple(read_target(Node(part, Mark("search.until", None)), {test: kind}) for part in parts)
 
 
-def search_conflicts(test: BaseTest, search: RateSearch | None, rate: object, number: int | None) -> Iterator[Conflict]:
-    """Conflicts of a search with other keys of its test: the key, the mistake, and the advice."""
+def strictness(target: Target) -> float:
+    """What grows as a target becomes weaker."""
+    return -target.value if target.op in (">", ">=") else target.value
+
+
+def is_weaker(weaker: Sequence[Target], stricter: Sequence[Target]) -> bool:
+    """Whether everything that meets the stricter conditions meets the weaker ones, and not the reverse: conditions of
+    the same figures, in the same order."""
+    pairs = list(zip(weaker, stricter, strict=False))
+    has_same = len(weaker) == len(stricter) and all(
+        (own.metric, own.op) == (its.metric, its.op) and own.op != "==" for own, its in pairs
+    )
+    differences = [strictness(own) - strictness(its) for own, its in pairs] if has_same else []
+    return has_same and min(differences) >= 0 and max(differences) > 0
+
+
+def search_conflicts(
+    test: BaseTest, search: RateSearch | None, rate: object, number: int | None, most: int = 1
+) -> Iterator[Conflict]:
+    """Conflicts of a search with other keys of its test: the key, the mistake, and the advice. `most` is how many
+    conditions, and so rates, a search of this kind may have."""
     if search is None:
         return
     if rate is not None:
@@ -52,16 +80,22 @@ def search_conflicts(test: BaseTest, search: RateSearch | None, rate: object, nu
     if number is not None:
         yield "number", "the trials of a search end with their duration", "leave it out"
     try:
-        read_conditions(search.until, test.name, test.kind)
+        read = [read_conditions(text, test.name, test.kind) for text in search.texts]
     except PlanError as error:
         yield "search", error.message.removeprefix("target "), error.hint
+        return
+    if not read or len(read) > most:
+        yield "search", f"one search of {test.kind} has 1 to {most} conditions: {len(read)}", "search others in tests"
+    elif not all(is_weaker(weaker, one) for one, weaker in pairwise(read)):
+        hint = "as in [lost_ratio <= 0, lost_ratio <= 0.5%]"
+        yield "search", "each condition of a search is a weaker form of the one before, of the same figures", hint
 
 
 def search_errors(
-    test: BaseTest, search: RateSearch | None, rate: object, number: int | None
+    test: BaseTest, search: RateSearch | None, rate: object, number: int | None, most: int = 1
 ) -> Iterator[PydanticCustomError]:
     """Yield the conflicts of a search as errors of a model."""
-    for key, text, hint in search_conflicts(test, search, rate, number):
+    for key, text, hint in search_conflicts(test, search, rate, number, most):
         yield validation_error(text, at=(key,), hint=hint)
 
 

@@ -20,17 +20,18 @@ from leadline.report.text import TONES, verdict_block
 
 
 def found_rate(
-    rate: Metric, reference: tuple[str, Metric], conditions: str, validity: Validity, *, verbose: bool = False
+    rate: Metric, reference: tuple[str, Metric] | None, conditions: str, validity: Validity, *, verbose: bool = False
 ) -> RenderableType:
-    """The interval, the rate reached without a rate (its name first), the rate found, and the verdict. The trials are
-    printed above, each when it ends."""
+    """The interval, the rate reached without a rate (its name first) if it is to be shown, the rate found, and the
+    verdict. The trials are printed above, each when it ends."""
     tone = TONES[verdicts.WORDINGS[validity.verdict].tone]
     headline = Text.assemble((_headline(rate, validity), f"bold {tone}"), f"  highest rate with {conditions}")
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
     facts.add_row("between", interval(rate))
-    facts.add_row(reference[0], quantities.rate_in_full(reference[1].value))
+    if reference is not None:
+        facts.add_row(reference[0], quantities.rate_in_full(reference[1].value))
     judged = verdict_block if verbose else brief_verdict
     return Group(Padding(facts, (0, 0, 0, 2), expand=False), Text(""), headline, judged(validity))
 

@@ -61,6 +61,7 @@ def searches_table(analysis: RunAnalysis) -> RenderableType | None:
     for title in ("holds", "does not", "trials"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
+    found = [(trial, test, part) for trial, test, one in found for part in (one, *one.further)]
     for trial, test, one in found:
         table.add_row(trial, test, rate(one.low_per_s), rate(one.high_per_s), str(len(one.trials)), one.ending)
     conditions = "; ".join(dict.fromkeys(one.conditions for _, _, one in found if one.conditions))
@@ -73,8 +74,11 @@ def search_section(found: SearchFindings) -> SearchSection:
     rows = tuple(
         (rate(one.rate_per_s), quantities.seconds(one.duration_s), outcome(one), one.why) for one in found.trials
     )
-    low, high = rate(found.low_per_s), rate(found.high_per_s)
-    headline = f"{found.conditions} holds at {low}, and not at {high} ({found.ending}, {len(rows)} trials)"
+    said = [
+        f"{one.conditions} holds at {rate(one.low_per_s)}, and not at {rate(one.high_per_s)} ({one.ending}"
+        for one in (found, *found.further)
+    ]
+    headline = f"{'); '.join(said)}, {len(rows)} trials)"
     return SearchSection(headline, rows, _plot(found))
 
 

@@ -48,16 +48,20 @@ class Limits:
         final_s: float,
         headroom: float = HEADROOM,
         width: float = WIDTH,
+        *,
         samples: int = 0,
+        goals: int = 1,
     ) -> Limits:
-        """The limits for the rate that the load reached without a rate, and the duration of the deciding trials."""
+        """The limits for the rate that the load reached without a rate, and the duration of the deciding trials; of a
+        search for this number of rates at once."""
         highest = headroom * reached_per_s
         initial_s = min(INITIAL_S, final_s)
         # A trial without any request gives no information, and one that cannot have its samples not enough.
         lowest = min(max(highest / RANGE, 1.0 / initial_s, samples / MAX_LENGTHENED_S), highest / 10)
         # Conditions on percentiles are often met far below what a load without a rate reaches.
         longest_s = max(final_s, _lengthened_s(samples, max(lowest, LOW_SHARE * reached_per_s)))
-        return cls(lowest, highest, initial_s, final_s, BUDGET_TRIALS * (initial_s + longest_s), width, samples)
+        budget_s = goals * BUDGET_TRIALS * (initial_s + longest_s)
+        return cls(lowest, highest, initial_s, final_s, budget_s, width, samples)
 
     def lengthened_s(self, rate_per_s: float) -> float:
         """How long a trial at this rate lasts until it has its samples, at most `MAX_LENGTHENED_S`."""
@@ -95,6 +99,8 @@ class SearchResult:
     decided_s: float | None
     """Duration of the trials behind both bounds. It is shorter than the final one if the search was interrupted, or
     if only a short trial gives the upper bound."""
+    further: tuple[SearchResult, ...] = ()
+    """The results for further conditions, from the strictest to the weakest."""
 
 
 class Stopped(Exception):

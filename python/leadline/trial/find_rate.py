@@ -7,7 +7,7 @@ kind of test provides it. `rate_search` has the course of a search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from leadline.analysis.searches import (
     FEW_SAMPLES,
     FEW_SAMPLES_TEXT,
     FOUND_PER_S,
+    FURTHER_PER_S,
     disturbed_trials,
     doubt_by_ending,
 )
@@ -83,6 +84,16 @@ def search_manifest(search_target: SearchTarget, run_id: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class FurtherAnswer:
+    """The answer of the same trials for weaker conditions."""
+
+    conditions: str
+    rate: Metric
+    validity: Validity
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer of a search."""
 
@@ -98,17 +109,15 @@ class Answer:
     """The error that ended the search early, if any."""
     unwritten: LeadlineError | None = None
     """The error that kept the end of the search out of the journal."""
+    further: tuple[FurtherAnswer, ...] = ()
+    """The answers for further conditions."""
 
     @property
     def metrics(self) -> dict[str, Metric]:
         """The rate found, with its bounds, and the rate reached without a rate."""
-        found, verdict = self.found, self.validity.verdict
-        rate = Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)
-        doubts = [] if verdict is Verdict.VALID else [(verdict, reason.code) for reason in self.validity.reasons]
-        return {
-            FOUND_PER_S: doubt_by_ending(rate, found.ending.value, doubts),
-            self.reference_name: self.reference,
-        }
+        further = {FURTHER_PER_S: self.further[0].rate} if self.further else {}
+        rate = _rate_of(self.found, self.validity)
+        return {FOUND_PER_S: rate, **further, self.reference_name: self.reference}
 
 
 @dataclass(slots=True)
@@ -154,7 +163,16 @@ class Search:
         judged = target.validity(found, search.trials, error)
         validity = replace(judged, notes=(*machine_rules.notes(), *judged.notes))
         reference = Metric(search.reached_per_s, "1/s")
-        return Answer(found, search.first, reference, target.reference, tuple(search.trials), validity, error)
+        trials = tuple(search.trials)
+        answer = Answer(found, search.first, reference, target.reference, trials, validity, error)
+        return replace(answer, further=tuple(self._further(found, trials, error)))
+
+    def _further(self, found: SearchResult, trials: Sequence[Trial], error: str | None) -> Iterator[FurtherAnswer]:
+        target = self.search_target
+        for number, (asked, one) in enumerate(zip(target.conditions.further, found.further, strict=False)):
+            own = [trial.further[number] for trial in trials]
+            validity = target.validity(one, own, error)
+            yield FurtherAnswer(asked.text, _rate_of(one, validity), validity, one.ending)
 
     async def _measure(self, rate_per_s: float | None, steady_s: float | None) -> TestResult:
         """One measurement; it is a case of its own in the folder."""
@@ -169,6 +187,14 @@ class Search:
             result = await measure(single, entries, self.sink, self.interrupt, observers)
         self._rest_s = self.search_target.rest_s(result)
         return result
+
+
+def _rate_of(found: SearchResult, validity: Validity) -> Metric:
+    """The rate found, with its bounds and the doubts of its verdict."""
+    verdict = validity.verdict
+    rate = Metric(found.low_per_s, "1/s", found.low_per_s, found.high_per_s)
+    doubts = [] if verdict is Verdict.VALID else [(verdict, reason.code) for reason in validity.reasons]
+    return doubt_by_ending(rate, found.ending.value, doubts)
 
 
 def verdict_of(found: SearchResult, trials: Sequence[Trial], error: str | None) -> Validity:

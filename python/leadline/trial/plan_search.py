@@ -5,7 +5,7 @@ Owns the record of what was found. `rate_search` has the course of a search; rea
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -48,7 +48,7 @@ class SearchedKind(Protocol):
 
 def condition_metrics(test: BaseTest) -> list[str]:
     """The figures in the conditions of a test's search."""
-    return [target.metric for target in read_conditions(test.searched.until, test.name, test.kind)]
+    return [target.metric for target in read_conditions(test.searched.texts[0], test.name, test.kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,19 @@ class _PlanTarget:
         """The test's duration without its warm-up is that of the deciding trials."""
         final_s = (self.test.duration_ms - self.test.warmup_ms) / 1000
         width = self.test.searched.width
-        return Limits.around(reached_per_s, final_s, self.kind.search_headroom, width, self.conditions.samples)
+        return Limits.around(
+            reached_per_s,
+            final_s,
+            self.kind.search_headroom,
+            width,
+            samples=self.conditions.samples,
+            goals=1 + len(self.conditions.further),
+        )
+
+    @property
+    def allowed_losses(self) -> Sequence[float]:
+        """Those of the further conditions."""
+        return self.conditions.allowed_losses
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Whether the conditions held."""
@@ -101,23 +113,25 @@ class PlanSearch:
             LeadlineError: the load without a rate failed or reached nothing, or a load failed.
             Interrupted: the user stopped it.
         """
-        conditions = Conditions.read(self.test.searched.until, self.test.name, self.test.kind, "search.until")
+        conditions = Conditions.read_all(self.test.searched.texts, self.test.name, self.test.kind, "search.until")
         target = _PlanTarget(KINDS.get(self.test.kind), self.test, conditions)
         search = RateSearch(target, partial(self._measure, target.kind), self.interrupt)
         found = SearchResult(Ending.FAILED, None, None, None)
         try:
             found = await search.run()
         finally:
+            further = [
+                {"conditions": one.text, **_bounds(its)}
+                for one, its in zip(conditions.further, found.further, strict=False)
+            ]
             event_log.record(
                 "search-end",
                 label=self.label,
                 conditions=conditions.text,
-                ending=found.ending.value,
-                low_per_s=found.low_per_s,
-                high_per_s=found.high_per_s,
-                decided_s=found.decided_s,
+                **_bounds(found),
                 reached_per_s=search.reached_per_s,
                 trials=[asdict(trial) for trial in search.trials],
+                **({"further": further} if further else {}),
             )
         if found.ending is Ending.INTERRUPTED:
             raise Interrupted("stopped by the user")
@@ -129,3 +143,12 @@ class PlanSearch:
         self._begun += 1
         test = kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + steady_ms, self.clients)
         return await self.measure(test, self._begun)
+
+
+def _bounds(found: SearchResult) -> dict[str, Any]:
+    return {
+        "ending": found.ending.value,
+        "low_per_s": found.low_per_s,
+        "high_per_s": found.high_per_s,
+        "decided_s": found.decided_s,
+    }

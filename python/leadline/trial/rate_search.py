@@ -8,7 +8,7 @@ the agents. Where and how a load is measured is the caller's: `find_rate` for co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol
@@ -37,6 +37,10 @@ class RateTarget(Protocol):
 
     def limits(self, reached_per_s: float) -> Limits:
         """The range and duration of the search, given the rate that was reached without a rate."""
+
+    @property
+    def allowed_losses(self) -> Sequence[float]:
+        """The shares of loss that further conditions allow, by which trials are judged too; empty without any."""
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Judge the result of a trial."""
@@ -82,7 +86,7 @@ class RateSearch:
         def take(rate_per_s: float, duration_s: float) -> Trial:
             return asyncio.run_coroutine_threadsafe(self._trial(rate_per_s, duration_s), loop).result()
 
-        return await asyncio.to_thread(_search, take, self.target.limits(reached))
+        return await asyncio.to_thread(_search, take, self.target.limits(reached), self.target.allowed_losses)
 
     async def _trial(self, rate_per_s: float, duration_s: float) -> Trial:
         if self.interrupt.asked.is_set():
@@ -102,8 +106,8 @@ class RateSearch:
         return trial
 
 
-def _search(take: Callable[[float, float], Trial], limits: Limits) -> SearchResult:
+def _search(take: Callable[[float, float], Trial], limits: Limits, further: Sequence[float]) -> SearchResult:
     # When MLRsearch is imported, it reads the source of every frame of the stack, ten times over: a thread has few.
     mlr_search = import_module("leadline.trial.mlr_search")
-    found: SearchResult = mlr_search.search(take, limits)
+    found: SearchResult = mlr_search.search(take, limits, further)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from leadline.analysis.model import (
 from leadline.analysis.repeats import summarise
 from leadline.analysis.search_findings import SearchFindings, Trial
 from leadline.analysis.searches import findings_of, search_result
+from leadline.errors import InputError
 
 CONDITIONS = Conditions.read("lost_ratio < 0.1%", "ndr", "udp")
 TEST = {"name": "ndr", "kind": "udp", "packet_bytes": 1000}
@@ -314,3 +316,53 @@ def test_loads_of_a_journal_become_one_result() -> None:
 def test_search_that_was_cut_off_is_incomplete() -> None:
     result = search_result(LOADS[:1], findings_of(None), TEST)
     assert (result.status, result.validity.verdict) == ("interrupted", Verdict.INCOMPLETE)
+
+
+# --- Several rates of one search --------------------------------------------------------------------------------
+
+
+def test_trial_is_judged_by_each_condition() -> None:
+    both = Conditions.read_all(["lost_ratio <= 0.5%", "lost_ratio <= 0"], "ndr", "udp")
+    assert (both.text, [one.text for one in both.further]) == ("lost_ratio <= 0", ["lost_ratio <= 0.5%"])
+    assert both.allowed_losses == (0.005,)
+    trial = judge_packets(both, load(1000, 3), rate_per_s=1000.0, duration_s=1.0)
+    assert [one.holds for one in trial.by_condition] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["lost_ratio <= 0", "packets_per_s > 5"],
+        ["lost_ratio <= 0 and jitter_us < 5", "lost_ratio <= 0.5% and jitter_us < 4"],
+        ["lost_ratio <= 0", "lost_ratio < 1%"],
+        ["lost_ratio <= 0", "lost_ratio <= 0"],
+    ],
+)
+def test_conditions_of_one_search_are_forms_of_one_condition(texts: list[str]) -> None:
+    with pytest.raises(InputError, match="the same figures only"):
+        Conditions.read_all(texts, "ndr", "udp")
+
+
+def test_result_of_a_search_has_both_rates() -> None:
+    """The record of a journal, whose trials have the judgement by the second condition in them."""
+    both = Conditions.read_all(["lost_ratio <= 0", "lost_ratio <= 0.5%"], "ndr", "udp")
+    loads = [load(900, 0), load(1000, 3), load(1100, 100)]
+    trials = [
+        judge_packets(both, one, rate_per_s=rate, duration_s=1.0)
+        for rate, one in zip((900.0, 1000.0, 1100.0), loads, strict=True)
+    ]
+    bounds = {"ending": "found", "decided_s": 1.0}
+    record = {
+        "conditions": both.text,
+        **bounds,
+        "low_per_s": 900.0,
+        "high_per_s": 1000.0,
+        "trials": json.loads(json.dumps([asdict(trial) for trial in trials])),
+        "further": [{"conditions": both.further[0].text, **bounds, "low_per_s": 1000.0, "high_per_s": 1100.0}],
+    }
+    found = findings_of(record)
+    assert [one.holds for one in found.further[0].trials] == [True, True, False]
+    metrics = search_result([load(2000, 500), *loads], found, TEST).metrics
+    rates = [metrics[name] for name in ("found_rate_per_s", "found_rate_2_per_s")]
+    assert [(rate.low, rate.high) for rate in rates] == [(900.0, 1000.0), (1000.0, 1100.0)]
+    assert metrics["found_rate_2_bps"].value == 8e6

@@ -20,7 +20,7 @@ from leadline.trial.capacity_search import (
     SearchResult,
     Stopped,
 )
-from leadline.trial.mlr_search import _Measurer, _next_limit, search
+from leadline.trial.mlr_search import _next_limit, search
 
 FINAL_S = 10.0
 Holds = Callable[[float, float], bool]
@@ -207,18 +207,15 @@ def test_server_that_failed_above_the_generators_limit_bounds_the_rate() -> None
 
 def test_rate_that_held_as_often_as_it_failed_bounds_nothing() -> None:
     """Above the generator's limit one rate fails in one of two trials of the same length: that is no majority."""
-    measurer = _Measurer(
-        lambda rate, duration_s: Trial(rate, duration_s, False, False, 0.5, "", {}), Limits.around(1.0, 1.0)
-    )
     failed = Trial(1100.0, 1.0, False, False, 0.9, "", {})
-    measurer.trials = [
+    trials = [
         (1100.0, failed),
         (1100.0, replace(failed, holds=True)),
         (1200.0, replace(failed, rate_per_s=1200.0)),
     ]
-    assert _next_limit(measurer, 1000.0) == 1200.0
-    measurer.trials[2] = (1200.0, replace(failed, rate_per_s=1200.0, generator_limited=True))
-    assert _next_limit(measurer, 1000.0) is None
+    assert _next_limit(trials, 1000.0) == 1200.0
+    trials[2] = (1200.0, replace(failed, rate_per_s=1200.0, generator_limited=True))
+    assert _next_limit(trials, 1000.0) is None
 
 
 def test_a_generator_that_is_late_once_is_no_reason() -> None:
@@ -284,3 +281,49 @@ def test_what_a_trial_raises_comes_out() -> None:
 
     with pytest.raises(OSError, match="no more files"):
         search(take, Limits.around(1000.0, FINAL_S))
+
+
+# --- Several rates in one search --------------------------------------------------------------------------------
+
+
+class Path:
+    """Loses packets from one rate on, and more than `ALLOWED` of them from a higher one on."""
+
+    ALLOWED = 0.005
+
+    def __init__(self, clean: float, full: float) -> None:
+        self.clean, self.full = clean, full
+        self.asked = 0
+
+    def __call__(self, rate_per_s: float, duration_s: float) -> Trial:
+        self.asked += 1
+        slope = self.ALLOWED / (self.full - self.clean)
+        lost = max(0.0, (rate_per_s - self.clean) * slope)
+        weaker = Trial(rate_per_s, duration_s, lost <= self.ALLOWED, False, 1.0 - lost, "", {})
+        return replace(weaker, holds=lost == 0.0, further=(weaker,))
+
+
+@pytest.mark.parametrize("clean", [800.0, 999.0])
+@pytest.mark.parametrize("reached", [900.0, 1100.0, 5000.0])
+def test_one_search_finds_both_rates_in_fewer_trials_than_two(clean: float, reached: float) -> None:
+    path, limits = Path(clean, 1000.0), Limits.around(reached, FINAL_S, goals=2)
+    found = search(path, limits, (Path.ALLOWED,))
+    (weaker,) = found.further
+    assert (found.ending, weaker.ending) == (Ending.FOUND, Ending.FOUND)
+    for one, truth in ((found, clean), (weaker, 1000.0)):
+        low, high = known(one)
+        assert low <= truth < high
+        assert high - low <= WIDTH * high
+    alone = Path(clean, 1000.0)
+    search(lambda rate, duration_s: replace(alone(rate, duration_s), further=()), limits)
+    search(lambda rate, duration_s: alone(rate, duration_s).further[0], limits)
+    assert path.asked < alone.asked
+
+
+def test_condition_that_no_rate_meets_leaves_the_other_with_its_rate() -> None:
+    """Some packets are lost at every rate: there is no NDR, and still a PDR."""
+    path = Path(0.0, 1000.0)
+    found = search(path, Limits.around(1100.0, FINAL_S, goals=2), (Path.ALLOWED,))
+    assert (found.ending, found.low_per_s) == (Ending.NONE_HELD, None)
+    low, high = known(found.further[0])
+    assert low <= 1000.0 < high

@@ -79,6 +79,11 @@ class HttpSearchTarget:
         """None: the latency of a closed loop is not that of any rate."""
         return None
 
+    @property
+    def allowed_losses(self) -> Sequence[float]:
+        """None: one rate is searched."""
+        return ()
+
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Whether the conditions held."""
         return judge_trial(

@@ -121,6 +121,11 @@ class FleetSearchTarget:
         storm = judge_fleet(self.conditions, result, rate_per_s=reached, duration_s=lasting_s, queues=True)
         return SearchResult(Ending.ALL_HELD, reached, None, lasting_s) if storm.holds else None
 
+    @property
+    def allowed_losses(self) -> Sequence[float]:
+        """None: one rate is searched."""
+        return ()
+
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
         """Whether the conditions held, and the server kept up with the real arrival rate."""
         lasting_s = self._clients(rate_per_s, duration_s) / rate_per_s
