@@ -12,7 +12,7 @@ from typing import Any
 from leadline.agents import Agent, Launch, agent_binary
 from leadline.errors import TaskFailed
 from leadline.kinds.packets.model import PacketsTest
-from leadline.kinds.packets.workload import generator, receiver
+from leadline.kinds.packets.workload import generator, receivers
 
 WITHIN_S = 30.0
 
@@ -26,7 +26,8 @@ async def send_all(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
             trial, test = f"t{number}", PacketsTest.model_validate(keys, by_alias=True)
             try:
                 if test.to is not None:
-                    await agent.prepare(trial, "receive", receiver(test, None))
+                    work: Any = receivers(test, None)[0].work
+                    await agent.prepare(trial, "receive", work)
                 await agent.prepare(trial, "load", generator(test, test.dst or ""))
             except TaskFailed as failure:
                 reports.append({"error": str(failure)})

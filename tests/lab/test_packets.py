@@ -66,6 +66,15 @@ def test_command_without_an_interface_measures_a_pair_and_leaves_nothing() -> No
     assert "leadline0" not in subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
 
 
+def test_echo_counts_what_came_back_and_measures_round_trips() -> None:
+    found = measured(
+        "v0 --to v1 --dst 198.18.0.2 --dst-mac 02:00:00:00:00:02 -n 20000 -d 30s --rate 100kpps --echo --flows 50"
+    )
+    assert (found["sent"], found["echoed"], found["received"], found["lost"]) == (20_000,) * 3 + (0,)
+    assert 0 < found["round_trip_min_us"] <= found["round_trip_p50_us"] <= found["round_trip_p99_9_us"]
+    assert "one_way_delay_p50_us" not in found
+
+
 KINDS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "udp": ({"size": 64}, "ip.proto==17 and udp.srcport>=1024 and udp.srcport<=1063 and frame.len==60"),
     "udp of IPv6": ({"size": 90, "dst": "fd00::2"}, "ipv6.dst==fd00::2 and udp.dstport==9 and frame.len==86"),

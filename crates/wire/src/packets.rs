@@ -262,6 +262,8 @@ pub struct PacketReceiverSpec {
     pub device: Option<String>,
     /// An address of the interface.
     pub address: Option<String>,
+    /// A destination, where neither is named: the interface is that of the route to it, as a generator's is.
+    pub toward: Option<String>,
     /// The path out of it.
     pub via: ReceiverPath,
     /// The number of the test.
@@ -272,6 +274,8 @@ pub struct PacketReceiverSpec {
     pub then: ReceivedFrames,
     /// Whether the delays of frames that have a time in them are measured.
     pub measures_delay: bool,
+    /// Whether the frames come back to their generator, so that their delays are round trips.
+    pub is_round_trip: bool,
     /// By how much the generator's clock is ahead of this one, ns; 0 on one host.
     pub clock_ahead_ns: i64,
     /// Duration, ms, from the start of the load; until a stop if absent.

@@ -69,7 +69,7 @@ def build_flows(data: TestData) -> list[Flow]:
         for report in found.outcome["flows"]:
             key = FlowKey(found.host, found.task, report["flow"])
             reports.setdefault(key, []).append((report, found.offset_ns))
-    own = (key for key, _ in data.progress if (key.host, key.task) not in data.receivers)
+    own = (key for key, _ in data.progress if (key.host, key.task) not in data.other_parts)
     seen = {key for key in own if not data.hosts or key.host in data.hosts}
     flows = []
     for key in sorted(reports.keys() | seen, key=lambda key: (key.host, key.task, key.flow)):

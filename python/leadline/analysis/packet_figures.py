@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from leadline.analysis.datagram_figures import MOST_BOUND_SHARE
 from leadline.analysis.histograms import Histogram
 from leadline.analysis.model import Metric, Reason, Verdict, Window
 from leadline.analysis.test_data import TestData
@@ -87,17 +88,27 @@ class PacketCounts:
         }
 
 
-def delay_metrics(delays: Histogram | None) -> dict[str, Metric]:
-    """Percentiles of the one-way delay, and its variation against the least delay (PDV of RFC 5481)."""
+def delay_metrics(
+    delays: Histogram | None, bound_us: float | None = 0.0, name: str = "one_way_delay"
+) -> dict[str, Metric]:
+    """Percentiles of the one-way delay or of the round trip, and its variation against the least (PDV of RFC 5481).
+
+    `bound_us` is the largest error of a delay by the clocks of both ends; None if it is not known. Delays with a larger
+    share of error are unknown, and their variation is not: the error is the same in all."""
     found = None if delays is None else delays.percentiles_us(DELAY_PERCENTILES)
     least = None if delays is None else delays.min_us
     unknown: list[float | None] = [None] * len(DELAY_PERCENTILES)
     values = [least, *(found or unknown)]
-    names = [f"one_way_delay_p{percentile:g}_us".replace(".", "_") for percentile in DELAY_PERCENTILES]
-    metrics = {name: Metric(value, "us") for name, value in zip(names, values[1:], strict=True)}
+    names = [f"p{percentile:g}".replace(".", "_") for percentile in DELAY_PERCENTILES]
     of_variation = values[1 + DELAY_PERCENTILES.index(_PDV_PERCENTILE)]
-    variation = None if of_variation is None or values[0] is None else of_variation - values[0]
-    return {"one_way_delay_min_us": Metric(values[0], "us"), **metrics, "delay_variation_us": Metric(variation, "us")}
+    variation = None if of_variation is None or least is None else of_variation - least
+    median = values[1 + DELAY_PERCENTILES.index(50.0)]
+    is_known = median is not None and bound_us is not None and bound_us <= MOST_BOUND_SHARE * median
+    metrics = {
+        f"{name}_{which}_us": Metric(value if is_known else None, "us")
+        for which, value in zip(("min", *names), values, strict=True)
+    }
+    return {**metrics, "delay_variation_us": Metric(variation, "us")}
 
 
 def figures(
@@ -115,8 +126,20 @@ def figures(
         **counts.metrics(),
         "refused": Metric(_total(generators, "refused"), "count"),
     }
-    delays = histograms.by_name.get("one_way_delay")
-    return {**found, **delay_metrics(delays)}
+    if data.reflectors:
+        reflected = [cast(Report, one.packets["receiver"]) for one in data.reflector_outcomes() if one.packets]
+        found["echoed"] = Metric(_total(reflected, "echoed"), "count")
+        return {**found, **delay_metrics(histograms.by_name.get("round_trip"), name="round_trip")}
+    bound_us = _clock_bound_us(data)
+    delays = delay_metrics(histograms.by_name.get("one_way_delay"), bound_us)
+    return {**found, **delays, "one_way_delay_bound_us": Metric(bound_us, "us")}
+
+
+def _clock_bound_us(data: TestData) -> float | None:
+    """By how much the clocks of a generator and of a receiver may be further apart than is known."""
+    bounds = [data.clock_bounds_ns.get(host) for host in {*data.hosts, *(host for host, _ in data.receivers)}]
+    known = [bound for bound in bounds if bound is not None]
+    return sum(known) / 1000 if known and len(known) == len(bounds) else None
 
 
 def rate_metrics(packets_per_s: float | None, layer_2_bps: float | None, line_bps: float | None) -> dict[str, Metric]:

@@ -423,7 +423,8 @@ class _Reading:
         trial.tests[label] = TestData(
             spec=spec,
             hosts=tuple(record.get("hosts") or ()),
-            receivers=frozenset((str(one["host"]), str(one["task"])) for one in record.get("receivers") or ()),
+            receivers=_tasks_of(record, "receivers"),
+            reflectors=_tasks_of(record, "reflectors"),
             case=trial.case,
             repeat=trial.repeat,
             parameters=trial.parameters,
@@ -514,6 +515,11 @@ def _client_bring_up(clients: Sequence[Record]) -> ClientBringUp | None:
         time_max_s=times[-1] if times else None,
         causes=dict(causes),
     )
+
+
+def _tasks_of(record: Record, role: str) -> frozenset[tuple[str, str]]:
+    """The hosts and tasks of a role in a load."""
+    return frozenset((str(one["host"]), str(one["task"])) for one in record.get(role) or ())
 
 
 def _stability_spread(plan: Record) -> float:

@@ -332,6 +332,8 @@ class TestData:
     hosts: tuple[str, ...] = ()
     # The tasks that receive it, by host and name, where a load has receivers of its own.
     receivers: frozenset[tuple[str, str]] = frozenset()
+    # Those that send it back, to a receiver beside the generator.
+    reflectors: frozenset[tuple[str, str]] = frozenset()
     case: str = ""
     repeat: int = 1
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -423,8 +425,8 @@ class TestData:
             self.left_out_samples[key] = count
 
     def load_outcomes(self) -> list[OutcomeOf]:
-        """Outcomes of the tasks that generated load, without the server's and the receivers'."""
-        own = [found for found in self.outcomes if (found.host, found.task) not in self.receivers]
+        """Outcomes of the tasks that generated load, without the server's and those of the load's other parts."""
+        own = [found for found in self.outcomes if (found.host, found.task) not in self.other_parts]
         own = [found for found in own if not self.hosts or found.host in self.hosts]
         received = self.receiver_outcomes()
         return [_joined(found, received) if found is own[0] else found for found in own] if received else own
@@ -435,6 +437,15 @@ class TestData:
             own = [self.progress.get((FlowKey(*task, key.flow), "local"), []) for task in sorted(self.receivers)]
             return [point for points in own for point in points]
         return self.progress.get((key, side), [])
+
+    @property
+    def other_parts(self) -> frozenset[tuple[str, str]]:
+        """The load's tasks that generate nothing."""
+        return self.receivers | self.reflectors
+
+    def reflector_outcomes(self) -> list[OutcomeOf]:
+        """Outcomes of the tasks that sent the load back."""
+        return [found for found in self.outcomes if (found.host, found.task) in self.reflectors]
 
     def receiver_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the load's receivers."""
@@ -463,7 +474,7 @@ class TestData:
         standing = [
             account
             for (host, task), account in self.standings.items()
-            if (host, task) not in finished | self.receivers and (not self.hosts or host in self.hosts)
+            if (host, task) not in finished | self.other_parts and (not self.hosts or host in self.hosts)
         ]
         return [*(found.outcome for found in self.load_outcomes()), *standing]
 

@@ -58,7 +58,7 @@ from leadline.trial import (
     has_figures,
     measure,
 )
-from leadline.trial.workloads import LoadWorkload
+from leadline.trial.workloads import LoadWorkload, Receiver
 
 
 class PrintedKind(Protocol):
@@ -83,11 +83,10 @@ def run(
     workload: LoadWorkload,
     output: OutputOptions,
     *,
-    receiver: LoadWorkload | None = None,
-    drain_ms: int = 0,
+    receivers: Sequence[Receiver] = (),
     within: Sequence[str] = (),
 ) -> int:
-    """Measure, print, and return the exit code. `receiver`, `drain_ms` and `within`: see `Single`."""
+    """Measure, print, and return the exit code. `receivers` and `within`: see `Single`."""
     targets = parse_targets(output.targets, {test.name: test.kind})
     if output.stop_on_miss and not targets:
         raise InputError("--stop-on-miss needs a --target", hint="as in --target 'latency_p99_us < 2000'")
@@ -102,7 +101,7 @@ def run(
     asked = tuple(target.metric for target in targets)
     single = Single(test, workload, ["leadline", *sys.argv[1:]], watch, server_pid=output.server_pid, asked=asked)
     single = replace(single, interval_ms=output.interval_ms, second_tool=output.second_tool)
-    single = replace(single, receiver=receiver, drain_ms=drain_ms, within=within)
+    single = replace(single, receivers=receivers, within=within)
     started_at = datetime.now(UTC)
     problems: list[str] = []
     ended_intervals: list[IntervalEnded] = []

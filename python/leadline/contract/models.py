@@ -1168,10 +1168,12 @@ class PacketReceiverWorkload(BaseModel):
     duration_ms: Annotated[int | None, Field(ge=0)] = None
     flows: Annotated[int, Field(ge=0)]
     interval_ms: Annotated[int, Field(ge=0)]
+    is_round_trip: bool
     kind: Literal["packet_receiver"] = "packet_receiver"
     measures_delay: bool
     test_id: Annotated[int, Field(ge=0)]
     then: Literal["drop", "pass", "echo"]
+    toward: str | None = None
     via: Literal["auto", "xdp", "af_packet"]
     warmup_ms: Annotated[int, Field(ge=0)]
 

@@ -138,9 +138,9 @@ class Kind(Generic[Test]):
         """
         raise NotImplementedError
 
-    def receiver(self, test: Test, server: Server) -> Receiver | None:
-        """What receives the load on the server's host, if not the run's own server."""
-        return None
+    def receivers(self, test: Test, server: Server) -> Sequence[Receiver]:
+        """What receives the load or sends it back; empty if the run's own server does."""
+        return ()
 
     def fleet_workload(self, test: Test, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server.
@@ -184,6 +184,10 @@ class Kind(Generic[Test]):
 
     def marked(self, workload: Any, number: int) -> Any:
         """The workload with this number of its load, by which its packets differ from those of others."""
+        return workload
+
+    def aligned(self, workload: Any, ahead_ns: int) -> Any:
+        """A receiver's workload, given by how much the generator's clock is ahead of its host's, ns."""
         return workload
 
     def preparation_s(self, workload: Any) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from leadline.agents import Event
 from leadline.analysis.model import Interval
@@ -13,7 +14,8 @@ from leadline.trial.notifications import IntervalEnded
 
 
 class IntervalFollower:
-    """The intervals of all clients of one load; it ends with the last client."""
+    """The intervals of all clients of one load; it ends with the last client. `sides` has the side for which other
+    tasks than those of the clients count, None for those that count for none."""
 
     def __init__(
         self,
@@ -23,13 +25,13 @@ class IntervalFollower:
         offsets_ns: Mapping[str, int],
         event_log: EventLog,
         *,
-        receivers: Collection[tuple[str, str]] = (),
+        sides: Mapping[tuple[str, str], str | None] = MappingProxyType({}),
     ) -> None:
         self._label = label
         self._start_at_ns = start_at_ns
         self._offsets_ns = offsets_ns
         self._event_log = event_log
-        self._receivers = receivers
+        self._sides = sides
         self._intervals = intervals
         self._running = set(offsets_ns)
         self._end_ns = start_at_ns
@@ -39,14 +41,15 @@ class IntervalFollower:
         if not isinstance(event, Progress | Finished) or event.trial != self._label:
             return
         offset_ns = self._offsets_ns.get(host, 0)
-        is_receiver = (host, event.task) in self._receivers
+        is_other = (host, event.task) in self._sides
+        side = self._sides.get((host, event.task))
+        if is_other and (side is None or isinstance(event, Finished)):
+            return
         if isinstance(event, Progress):
             row = event.model_dump(mode="python")
-            # A receiver is the other side of what is sent.
-            row = {**row, "side": "peer"} if is_receiver else row
-            self._publish(self._intervals.take(host, event.t_ns - offset_ns, row))
-            return
-        if is_receiver:
+            self._publish(
+                self._intervals.take(host, event.t_ns - offset_ns, row if side is None else {**row, "side": side})
+            )
             return
         ends_ns = [flow.end_ns - offset_ns for flow in event.outcome.flows if flow.end_ns is not None]
         self._end_ns = max([self._end_ns, *ends_ns])

@@ -1,7 +1,7 @@
 """Runs one test: prepares each part of its load, starts all at one instant, waits for the end, stops on request.
 
-Receivers are prepared first, and count from then on; they are stopped when the last generator has ended and what is on
-its way has had time to arrive.
+Receivers, and reflectors that send back what they receive, are prepared first, and count from then on; they are stopped
+when the last generator has ended and what is on its way has had time to arrive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,9 @@ from leadline.trial.interval_follower import IntervalFollower
 from leadline.trial.live_metrics import LiveMetrics
 from leadline.trial.notifications import ScriptOutput
 from leadline.trial.watch import Follower, TargetWatch
-from leadline.trial.workloads import LoadWorkload, PhasedWorkload, TaskWorkload, kind_of
+from leadline.trial.workloads import LoadWorkload, PhasedWorkload, Receiver, TaskWorkload, kind_of
 
-TASK, RECEIVER_TASK = "load", "receive"
+TASK = "load"
 # After its duration a load drains what is in flight (an agent gives up after 20 s), and waits for the server's report
 # (30 s more). Its own error names the server; this limit is for an agent that hangs.
 _REPORT_WITHIN_S = 60.0
@@ -45,6 +45,7 @@ class Role(StrEnum):
 
     GENERATOR = "generator"
     RECEIVER = "receiver"
+    REFLECTOR = "reflector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,26 @@ class Part:
     later_ms: int = 0
     """When it starts, ms after the load's start."""
     drain_ms: int = 0
-    """Of a receiver: how long it stays after the last generator has ended."""
+    """Of a receiver or a reflector: how long it stays after the last generator has ended."""
 
     @property
     def phases(self) -> Sequence[Mapping[str, TaskWorkload]]:
         """The tasks of each phase by their names; most loads are one task."""
         return self.work.phases if isinstance(self.work, PhasedWorkload) else ({self.task: self.work},)
+
+
+def receiving_parts(receivers: Sequence[Receiver], client: str, server: str) -> list[Part]:
+    """The parts that receive a load or send it back, on the hosts of its generator and of its server."""
+    return [
+        Part(
+            client if one.is_at_client else server,
+            one.work,
+            Role.REFLECTOR if one.sends_back else Role.RECEIVER,
+            "reflect" if one.sends_back else "receive",
+            drain_ms=one.drain_ms,
+        )
+        for one in receivers
+    ]
 
 
 def generators(workloads: Mapping[str, LoadWorkload], starts_ms: Mapping[str, int] | None = None) -> list[Part]:
@@ -96,8 +111,8 @@ class Load:
 
     @property
     def receivers(self) -> list[Part]:
-        """The parts that receive it."""
-        return [part for part in self.parts if part.role is Role.RECEIVER]
+        """The parts that receive it, or send it back."""
+        return [part for part in self.parts if part.role is not Role.GENERATOR]
 
     @property
     def hosts(self) -> list[str]:
@@ -140,7 +155,7 @@ async def _run(
 ) -> None:
     with ExitStack() as stack:
         stack.callback(event_log.listen(partial(_pass_on, load.label, event_log)))
-        await _prepare_receivers(load, agents)
+        await _prepare_receivers(load, agents, clocks)
         ready = await _prepare(load, agents)
         taking_part = list(dict.fromkeys(part.host for part in (*ready, *load.receivers)))
         instants = start_instant({host: clocks[host] for host in taking_part}, now_ns=time.monotonic_ns())
@@ -169,9 +184,14 @@ async def _run(
 
 
 def _record_begin(load: Load, start_at_ns: int, event_log: EventLog) -> None:
-    """Record that a load begins; its receivers too, if it has any: a result is of the hosts that generate."""
+    """Record that a load begins; its other parts too, if it has any: a result is of the hosts that generate."""
     first = load.generators[0].work
-    receivers = [{"host": part.host, "task": part.task} for part in load.receivers]
+    roles = {"receivers": Role.RECEIVER, "reflectors": Role.REFLECTOR}
+    others = {
+        name: found
+        for name, role in roles.items()
+        if (found := [{"host": part.host, "task": part.task} for part in load.parts if part.role is role])
+    }
     event_log.record(
         "test-begin",
         label=load.label,
@@ -182,7 +202,7 @@ def _record_begin(load: Load, start_at_ns: int, event_log: EventLog) -> None:
         controller_cpu_s=time.process_time(),
         controller_boot_id=_boot_id(),
         **({} if load.search is None else {"search": load.search}),
-        **({"receivers": receivers} if receivers else {}),
+        **others,
     )
 
 
@@ -204,8 +224,9 @@ def _followers(
         yield Follower(load.label, spec, offsets_ns, load.watch, interrupt, notify=event_log.notify).on_event
     if load.interval_ms is not None:
         intervals = RunningIntervals(TestSpec.read(load.test), start_at_ns, load.interval_ms * 1_000_000)
-        receivers = {(part.host, part.task) for part in load.receivers}
-        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log, receivers=receivers).on_event
+        # A receiver is the other side of what is sent; a reflector counts what a receiver counts too.
+        sides = {(part.host, part.task): "peer" if part.role is Role.RECEIVER else None for part in load.receivers}
+        yield IntervalFollower(load.label, intervals, start_at_ns, offsets_ns, event_log, sides=sides).on_event
 
 
 _STOPPED = "stopped"
@@ -285,10 +306,12 @@ async def stop(label: str, hosts: Sequence[str], agents: Mapping[str, Agent]) ->
             await agents[host].stop(label)
 
 
-async def _prepare_receivers(load: Load, agents: Mapping[str, Agent]) -> None:
+async def _prepare_receivers(load: Load, agents: Mapping[str, Agent], clocks: Mapping[str, ClockComparison]) -> None:
     """Prepare every receiver: a generator may need one at its far end, and a load without one of them is another."""
+    generator_ns = clocks[load.generators[0].host].offset_ns
     for part in load.receivers:
-        await _prepare_part(load, part, agents)
+        aligned = kind_of(part.work).aligned(part.work, generator_ns - clocks[part.host].offset_ns)
+        await _prepare_part(load, replace(part, work=aligned), agents)
 
 
 async def _prepare_part(load: Load, part: Part, agents: Mapping[str, Agent], phase: int = 0) -> None:

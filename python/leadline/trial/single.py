@@ -30,13 +30,13 @@ from leadline.plan.repeats import PrecisionGoal
 from leadline.trial import server_process
 from leadline.trial.event_log import EntryList, EventLog, EventSink
 from leadline.trial.interrupt import Interrupt
-from leadline.trial.load import RECEIVER_TASK, Load, Part, Role
+from leadline.trial.load import Load, Part, receiving_parts
 from leadline.trial.notifications import Observer, TestBegan, TestEnded
 from leadline.trial.runner import LoadEnd, Runner, begin_trial, end_trial
 from leadline.trial.second_tools import ToolHosts, ToolRun, repeat_with
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.watch import TargetWatch
-from leadline.trial.workloads import LoadWorkload
+from leadline.trial.workloads import LoadWorkload, Receiver
 
 _OBSERVE_PERIOD_MS = 100
 HERE = "this host"
@@ -77,10 +77,8 @@ class Single:
     """Takes the single requests, where the workload asks for them."""
     second_tool: ToolRun | None = None
     """A second tool's command lines; it repeats the measurement when that has ended."""
-    receiver: LoadWorkload | None = None
-    """The part of the load that counts what the workload sends, on this host too."""
-    drain_ms: int = 0
-    """How long it stays after the workload has ended."""
+    receivers: Sequence[Receiver] = ()
+    """What receives what the workload sends, on this host too."""
     within: Sequence[str] = ()
     """A command that runs another one, the agent, within a network of its own; none for this host's."""
 
@@ -172,10 +170,7 @@ async def _run_load(single: Single, trial: str, event_log: EventLog, interrupt: 
 
 
 def _parts(single: Single) -> list[Part]:
-    own = Part(HERE, single.workload)
-    if single.receiver is None:
-        return [own]
-    return [own, Part(HERE, single.receiver, Role.RECEIVER, RECEIVER_TASK, drain_ms=single.drain_ms)]
+    return [Part(HERE, single.workload), *receiving_parts(single.receivers, HERE, HERE)]
 
 
 def _record_ceiling(ceiling: Ceiling | None, event_log: EventLog) -> None:

@@ -179,7 +179,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         await _search(test, able, up, env, context)
         return
     workloads = _workloads(test, able, address, up, env)
-    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, address, env)]
+    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, able, address, env)]
     one = load.Load(name, test.model_dump(), parts)
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
@@ -199,12 +199,9 @@ def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: E
     return {client: workload(test.delayed(ms), server) for client, ms in starts_ms(test, clients).items()}
 
 
-def _receivers(test: BaseTest, address: str, env: Environment) -> list[load.Part]:
-    """What receives the load on the server's host; empty if the run's own server does."""
-    found = kind_of(test).receiver(test, Server(address, key=env.key))
-    if found is None:
-        return []
-    return [load.Part(SERVER, found.work, load.Role.RECEIVER, load.RECEIVER_TASK, drain_ms=found.drain_ms)]
+def _receivers(test: BaseTest, clients: list[str], address: str, env: Environment) -> list[load.Part]:
+    """What receives the load or sends it back; empty if the run's own server does."""
+    return load.receiving_parts(kind_of(test).receivers(test, Server(address, key=env.key)), clients[0], SERVER)
 
 
 async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:
@@ -217,7 +214,8 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)
-        parts = [*load.generators(_workloads(at_rate, clients, address, up, env)), *_receivers(at_rate, address, env)]
+        workloads = _workloads(at_rate, clients, address, up, env)
+        parts = [*load.generators(workloads), *_receivers(at_rate, clients, address, env)]
         one = load.Load(label, at_rate.model_dump(), parts, search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}

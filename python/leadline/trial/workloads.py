@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -140,11 +141,14 @@ def ip_version(ip: int) -> Literal["v4", "v6"]:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """What receives a load where it arrives."""
+    """What receives a load where it arrives, or sends it back."""
 
     work: LoadWorkload
     drain_ms: int
     """How long it stays after the last generator has ended."""
+    is_at_client: bool = False
+    """Whether it is on the generator's host: what it receives has been sent back."""
+    sends_back: bool = False
 
 
 class LoadKind(LiveKind, Protocol):
@@ -157,14 +161,17 @@ class LoadKind(LiveKind, Protocol):
     def workload(self, test: Any, server: Server) -> LoadWorkload:
         """The workload of one client in a test against a server."""
 
-    def receiver(self, test: Any, server: Server) -> Receiver | None:
-        """What receives the load on the server's host, if not the run's own server."""
+    def receivers(self, test: Any, server: Server) -> Sequence[Receiver]:
+        """What receives the load or sends it back; empty if the run's own server does."""
 
     def fleet_workload(self, test: Any, access: FleetAccess, clients: int, server: str) -> TunnelWorkload:
         """The workload of a fleet of this number of clients; its traffic goes to the run's server."""
 
     def marked(self, workload: Any, number: int) -> Any:
         """The workload with this number of its load, by which its packets differ from those of others."""
+
+    def aligned(self, workload: Any, ahead_ns: int) -> Any:
+        """A receiver's workload, given by how much the generator's clock is ahead of its host's, ns."""
 
     def preparation_s(self, workload: Any) -> float:
         """The time beyond the usual one that an agent may take until it is ready."""

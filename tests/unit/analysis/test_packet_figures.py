@@ -116,3 +116,17 @@ def test_packets_that_the_own_interface_refused_say_nothing_of_the_path() -> Non
     assert "did not take 5 of 1,000 packets" in reason.text
     assert not list(refused_findings([sent(1_000_000, refused=1)]))
     assert not list(refused_findings([sent(1000, refused=None)]))
+
+
+def test_delays_of_clocks_too_far_apart_are_unknown_and_their_variation_is_not() -> None:
+    delays = decode(histogram("one_way_delay", [1000, 2000, 3000, 4000]))
+    known, unknown = delay_metrics(delays, 0.01), delay_metrics(delays, 5.0)
+    assert known["one_way_delay_p50_us"].value == pytest.approx(2.0, rel=0.01)
+    assert {unknown[f"one_way_delay_{name}_us"].value for name in ("min", "p50", "p99")} == {None}
+    assert unknown["delay_variation_us"].value == known["delay_variation_us"].value
+    assert delay_metrics(delays, None)["one_way_delay_p50_us"].value is None
+
+
+def test_round_trips_need_no_second_clock() -> None:
+    delays = decode(histogram("one_way_delay", [1000, 2000, 3000, 4000]))
+    assert delay_metrics(delays, name="round_trip")["round_trip_p50_us"].value == pytest.approx(2.0, rel=0.01)

@@ -14,6 +14,7 @@ from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.load import Part, Role
+from leadline.trial.workloads import Receiver
 
 WORK = RrWorkload(
     target=Target(host="127.0.0.1", port=1, ip_version=None),
@@ -52,7 +53,7 @@ class ScriptedAgent:
 
     async def finished(self, _trial: str, task: str, timeout_s: float) -> None:
         self.limit_s = timeout_s
-        if task == "receive" or self._is_endless:
+        if task in ("receive", "reflect") or self._is_endless:
             await self._stopped.wait()
         self._asked.append(f"{self._name} {task} ended")
 
@@ -116,3 +117,12 @@ async def test_interrupt_stops_the_generator_and_then_the_receiver() -> None:
     asked, _, _ = await run(is_interrupted=True)
     order = ["near stop load", "near load ended", "far stop receive", "far receive ended"]
     assert [one for one in asked if one in order] == order
+
+
+def test_parts_of_an_echo_are_at_both_ends() -> None:
+    far, near = Receiver(WORK, 7, sends_back=True), Receiver(WORK, 7, is_at_client=True)
+    parts = load.receiving_parts([far, near], "near", "far")
+    assert [(part.host, part.role, part.task, part.drain_ms) for part in parts] == [
+        ("far", Role.REFLECTOR, "reflect", 7),
+        ("near", Role.RECEIVER, "receive", 7),
+    ]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from leadline.kinds.packets import fields
 from leadline.kinds.packets.model import PacketsTest
-from leadline.kinds.packets.workload import generator, receiver
+from leadline.kinds.packets.workload import generator, receivers
 from leadline.plan.field_types import validate_input
 from leadline.registry import KINDS
 
@@ -79,7 +79,8 @@ def test_generator_has_the_frames_that_were_asked_for() -> None:
 
 def test_frames_without_a_destination_go_to_the_server() -> None:
     assert generator(read(), "192.0.2.1").frame.destinations.first == "192.0.2.1"
-    counts = receiver(read(stamp_every=4, flows=7), "192.0.2.1")
+    (only,) = receivers(read(stamp_every=4, flows=7), "192.0.2.1")
+    counts: Any = only.work
     assert (counts.device, counts.address, counts.measures_delay, counts.flows) == (None, "192.0.2.1", True, 7)
 
 
@@ -99,9 +100,35 @@ def test_capture_is_sent_at_its_own_times_at_a_rate_or_at_once() -> None:
 
 def test_each_load_has_a_number_of_its_own() -> None:
     kind = KINDS.get("packets")
-    ends = [kind.marked(work, 7) for work in (generator(read(), "192.0.2.1"), receiver(read(), "192.0.2.1"))]
+    ends = [kind.marked(work, 7) for work in (generator(read(), "192.0.2.1"), receivers(read(), "192.0.2.1")[0].work)]
     assert [end.test_id for end in ends] == [7, 7]
 
 
 def test_tasks_of_an_agent_are_of_the_kind() -> None:
     assert KINDS.get("packet_generator") is KINDS.get("packet_receiver") is KINDS.get("packets")
+
+
+def test_echo_has_a_reflector_afar_and_a_receiver_where_the_frames_come_back() -> None:
+    """Their times are then those of round trips, of every frame if the test names no share."""
+    test = read(device="eth0", to="eth1", echo=True)
+    reflector, counter = receivers(test, None)
+    back: Any = reflector.work
+    here: Any = counter.work
+    assert (reflector.sends_back, reflector.is_at_client, back.device, back.then) == (True, False, "eth1", "echo")
+    assert (counter.sends_back, counter.is_at_client, here.device, here.then) == (False, True, "eth0", "drop")
+    assert (back.measures_delay, here.measures_delay, here.is_round_trip) == (False, True, True)
+    assert generator(test, "192.0.2.1").stamp_every == 1
+    assert generator(read(echo=True, stamp_every=50), "192.0.2.1").stamp_every == 50
+
+
+def test_frames_come_back_to_the_interface_of_the_route_to_their_destination() -> None:
+    reflector, counter = receivers(read(echo=True), "192.0.2.1")
+    back: Any = reflector.work
+    here: Any = counter.work
+    assert (back.address, back.toward) == ("192.0.2.1", None)
+    assert (here.device, here.address, here.toward) == (None, None, "192.0.2.1")
+
+
+def test_receiver_knows_by_how_much_the_clocks_differ() -> None:
+    (only,) = receivers(read(), "192.0.2.1")
+    assert KINDS.get("packets").aligned(only.work, 1_500).clock_ahead_ns == 1_500

@@ -71,20 +71,29 @@ class Packets(Kind[PacketsTest]):
         lower("one_way_delay_p90_us", "its 90th percentile"),
         lower("one_way_delay_p99_us", "its 99th percentile"),
         lower("one_way_delay_p99_9_us", "its 99.9th percentile"),
-        lower("delay_variation_us", "its 99.9th percentile less the shortest (PDV; RFC 5481, RFC 8219)"),
+        neither("one_way_delay_bound_us", "largest error of these times by the clocks; 0 if both ends share a clock"),
+        neither("echoed", "frames that the far interface sent back"),
+        lower("round_trip_min_us", "shortest time from sending to the return of the frame"),
+        lower("round_trip_p50_us", "median of this time"),
+        lower("round_trip_p90_us", "its 90th percentile"),
+        lower("round_trip_p99_us", "its 99th percentile"),
+        lower("round_trip_p99_9_us", "its 99.9th percentile"),
+        lower("delay_variation_us", "the delays' 99.9th percentile less the shortest (PDV; RFC 5481, RFC 8219)"),
         *service_demand_specs("packet"),
         higher("found_rate_per_s", "packets per second: the highest rate that a search found to hold"),
         higher("found_rate_bps", "bits of layer 2 per second at that rate"),
+        higher("found_rate_2_per_s", "the rate for the second, weaker condition of the same search"),
+        higher("found_rate_2_bps", "bits of layer 2 per second at that rate"),
     )
     decisive = ("lost_ratio",)
     verb = "forwards"
     counted = "packets"
     shortfall = ("lost_ratio", "of the packets lost")
     scaling = (("packets_per_s", "1/s"),)
-    headline = ("found_rate_per_s", "lost_ratio", "one_way_delay_p99_us")
+    headline = ("found_rate_per_s", "lost_ratio", "one_way_delay_p99_us", "round_trip_p99_us")
     operation = "packet"
     sends_frames = True
-    curves = ("one_way_delay", "late")
+    curves = ("one_way_delay", "round_trip", "late")
     figure_names: Mapping[str, str] = {
         "sent": "packets sent",
         "received": "packets received",
@@ -95,6 +104,9 @@ class Packets(Kind[PacketsTest]):
         "wire_bps": "bits on the wire",
         "line_rate_ratio": "share of the line rate",
         "one_way_delay_min_us": "shortest one-way delay",
+        "one_way_delay_bound_us": "error of these delays",
+        "echoed": "packets sent back",
+        "round_trip_min_us": "shortest round trip",
         "delay_variation_us": "delay variation (PDV)",
     }
     command = Command(
@@ -140,6 +152,7 @@ class Packets(Kind[PacketsTest]):
                     metavar="N",
                 ),
                 Option(("--then",), "What becomes of counted frames.", key="then"),
+                Option(("--echo",), "--to sends the frames back to DEV, which counts them: round trips.", key="echo"),
             ),
             *o.group(
                 _FIELDS,
@@ -221,12 +234,7 @@ class Packets(Kind[PacketsTest]):
                     metavar="DEV",
                 ),
             ),
-            Option(
-                ("--find-rate",),
-                "Find the highest rate with these conditions: 'lost_ratio <= 0' is the NDR, 'lost_ratio <= 0.5%' a PDR;"
-                " -d is the length of a trial.",
-                metavar="'METRIC < VALUE and ...'",
-            ),
+            o.FIND_RATES,
             Option(
                 ("--rfc2544",),
                 "For each of RFC 2544's sizes: throughput, latency at it, frame loss by rate, the longest burst without"
@@ -251,16 +259,19 @@ class Packets(Kind[PacketsTest]):
 
         return generator(test, server.host)
 
-    def receiver(self, test: PacketsTest, server: Server) -> Receiver:
-        """A receiver at the server's interface."""
-        from leadline.kinds.packets.workload import DRAIN_MS, receiver
-        from leadline.trial.workloads import Receiver
+    def receivers(self, test: PacketsTest, server: Server) -> Sequence[Receiver]:
+        """A receiver at the server's interface, or one at the client's to which that sends everything back."""
+        from leadline.kinds.packets.workload import receivers
 
-        return Receiver(receiver(test, server.host), DRAIN_MS)
+        return receivers(test, server.host)
 
     def marked(self, workload: Any, number: int) -> Any:
         """What of an earlier load is still on its way is not counted in a later one."""
         return workload.model_copy(update={"test_id": number})
+
+    def aligned(self, workload: Any, ahead_ns: int) -> Any:
+        """Delays are differences of both clocks."""
+        return workload.model_copy(update={"clock_ahead_ns": ahead_ns})
 
     def at_rate(self, test: PacketsTest, rate_per_s: float | None, duration_ms: int, clients: int) -> PacketsTest:
         """The test at a rate in packets; without one, as fast as it goes."""
@@ -370,6 +381,8 @@ class Packets(Kind[PacketsTest]):
                 Figure("duplicates", "duplicates", quantities.count),
                 Figure("one_way_delay_p50_us", "delay p50", quantities.microseconds),
                 Figure("one_way_delay_p99_us", "delay p99", quantities.microseconds),
+                Figure("round_trip_p50_us", "round trip p50", quantities.microseconds),
+                Figure("round_trip_p99_us", "round trip p99", quantities.microseconds),
             ),
         )
 

@@ -13,14 +13,14 @@ from leadline.cli import single_args
 from leadline.cli.output import check_folder, print_note
 from leadline.errors import InputError
 from leadline.kinds.packets.model import PacketsTest
-from leadline.kinds.packets.workload import DRAIN_MS, generator, receiver
+from leadline.kinds.packets.workload import generator, receivers
 from leadline.plan.options import test_values
 
 if TYPE_CHECKING:
     from leadline.kinds.kind import Kind
     from leadline.kinds.packets.rfc2544 import SizeResult
     from leadline.trial.single import Single
-    from leadline.trial.workloads import LoadWorkload
+    from leadline.trial.workloads import LoadWorkload, Receiver
 
 _OWN, _FAR = "leadline0", "leadline1"
 _OWN_ADDRESS, _FAR_ADDRESS, _FAR_MAC = "198.18.0.1", "198.18.0.2", "02:00:00:00:00:02"
@@ -58,19 +58,22 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
             print(line, flush=True)
     elif test.dst is None and test.template is None and (test.pcap is None or test.rewrite_macs):
         raise InputError("--dst: the packets have no destination", hint="as in --dst 198.18.0.2")
-    if values["find_rate"] is not None:
+    if test.echo and test.to is None:
+        raise InputError("--echo: nothing sends the packets back", hint="name where they arrive (--to)")
+    if values["find_rate"]:
         return _find_rate(kind, test, within, values)
     if values["rfc2544"]:
         return _benchmark(kind, test, within, values)
     from leadline.cli import run_single
 
     load, counts = _ends(test)
-    return run_single.run(test, load, output, receiver=counts, drain_ms=DRAIN_MS, within=within)
+    return run_single.run(test, load, output, receivers=counts, within=within)
 
 
-def _ends(test: PacketsTest) -> tuple[LoadWorkload, LoadWorkload | None]:
-    """The generator, and the receiver if there is one: frames of a capture have no numbers by which one knows them."""
-    counts = receiver(test, None) if test.to is not None and test.pcap is None else None
+def _ends(test: PacketsTest) -> tuple[LoadWorkload, list[Receiver]]:
+    """The generator, and the receivers if there are any: frames of a capture have no numbers by which one knows
+    them."""
+    counts = receivers(test, None) if test.to is not None and test.pcap is None else []
     return generator(test, test.dst or _FAR_ADDRESS), counts
 
 
@@ -97,9 +100,8 @@ def _benchmark(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
     from leadline.trial.interrupt import Interrupt
 
     _refuse_beside("--rfc2544", test, values)
-    for option in ("out", "find_rate"):
-        if values[option] is not None:
-            raise InputError(f"--{option} and --rfc2544 exclude each other", hint="leave one out")
+    if values["out"] is not None:
+        raise InputError("--out and --rfc2544 exclude each other", hint="leave one out")
     interrupt = Interrupt(lambda: print_note("stopping; press Ctrl-C again to stop at once"), lambda: None)
     argv = ["leadline", *sys.argv[1:]]
     benchmark = Benchmark(kind, test, _measurement(within, argv), argv, interrupt, print_note)
@@ -128,7 +130,7 @@ def _measurement(within: Sequence[str], argv: Sequence[str]) -> Callable[[Packet
 
     def measurement(test: PacketsTest) -> Single:
         load, counts = _ends(test)
-        return Single(test, load, argv, receiver=counts, drain_ms=DRAIN_MS, within=within)
+        return Single(test, load, argv, receivers=counts, within=within)
 
     return measurement
 
@@ -145,13 +147,13 @@ def _find_rate(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
 
     _refuse_beside("--find-rate", test, values)
     argv = ["leadline", *sys.argv[1:]]
-    conditions = Conditions.read(values["find_rate"], kind.name, kind.name)
+    conditions = Conditions.read_all(values["find_rate"], kind.name, kind.name)
     output = single_args.OutputOptions(
         test.device or "",
         values["json"],
         values["out"],
         values["target"] or [],
-        find_rate=values["find_rate"],
+        find_rate=conditions.text,
         verbose=values["verbose"],
     )
     run_search.check(output, "--find-rate")

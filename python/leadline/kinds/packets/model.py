@@ -14,7 +14,7 @@ from leadline.plan.base_test import BaseTest
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import Clients, RateBps, Total, rule, validation_error, within
 from leadline.plan.packet_rates import FCS_BYTES, PacketRate, mean_frame_bytes, read_packet_rate
-from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
+from leadline.plan.rate_search import MAX_CONDITIONS, RateSearch, expected_ms, search_errors
 
 DEFAULT_BYTES = 64
 _MAX_FLOWS = 1 << 20
@@ -94,6 +94,9 @@ class PacketsTest(BaseTest):
     """Seed of all random choices."""
     stamp_every: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """One frame in this many has its time in it, by which its delay is measured; 0: none."""
+    echo: bool = False
+    """Whether the far interface sends the frames back: they are counted, and their round trips measured, at the
+    interface from which they went."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
     via: Literal["auto", "xdp", "af_packet"] = "auto"
@@ -134,6 +137,11 @@ class PacketsTest(BaseTest):
         return 8.0 * (mean_frame_bytes(self.frame_bytes) + FCS_BYTES)
 
     @property
+    def stamps(self) -> int:
+        """One frame in this many has its time in it; round trips are measured of all frames, if of no other share."""
+        return self.stamp_every or int(self.echo)
+
+    @property
     def packet_rate(self) -> PacketRate | None:
         """The rate; None for as fast as possible."""
         return None if self.rate is None else read_packet_rate(self.rate)
@@ -161,7 +169,7 @@ class PacketsTest(BaseTest):
 
     @rule
     def _search_fits(self) -> Iterator[PydanticCustomError]:
-        yield from search_errors(self, self.search, self.rate, self.number)
+        yield from search_errors(self, self.search, self.rate, self.number, MAX_CONDITIONS)
         if self.search is not None and self.pcap is not None:
             yield validation_error("a capture has its own times", at=("search",), hint="leave one out")
 
@@ -175,6 +183,14 @@ class PacketsTest(BaseTest):
             )
         if self.zipf is not None and self.threads > 1:
             yield validation_error("flows by Zipf's law are those of one thread", at=("threads",))
+
+    @rule
+    def _echo_fits(self) -> Iterator[PydanticCustomError]:
+        if not self.echo:
+            return
+        for key, value in (("then", self.then != "drop"), ("pcap", self.pcap), ("tunnel", self.tunnel)):
+            if value:
+                yield validation_error(f"echo and {key} exclude each other", at=(key,), hint="leave one out")
 
     @rule
     def _capture_is_sent_one_way(self) -> Iterator[PydanticCustomError]:

@@ -1,4 +1,4 @@
-"""Converts a `packets` test to the workloads of its generator and of its receiver. Pure."""
+"""Converts a `packets` test to the workloads of its generator and of its receivers. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from leadline.kinds.packets import fields
 from leadline.kinds.packets.model import PacketsTest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadline.contract.models import PacketGeneratorWorkload, PacketReceiverWorkload
+    from leadline.trial.workloads import Receiver
 
 DRAIN_MS = 200
 """What is on its way in a path's queues; more than the queue of a link of the lab."""
@@ -35,7 +38,7 @@ def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
             "warmup_ms": test.warmup_ms,
             "threads": test.threads,
             "batch": test.batch,
-            "stamp_every": test.stamp_every,
+            "stamp_every": test.stamps,
             "test_id": TEST_ID,
             "interval_ms": test.interval_ms,
             "capture": _capture(test),
@@ -46,20 +49,40 @@ def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
     )
 
 
-def receiver(test: PacketsTest, address: str | None) -> PacketReceiverWorkload:
-    """The workload of the host that counts, at the test's interface or at the one that has this address."""
+def receivers(test: PacketsTest, address: str | None) -> list[Receiver]:
+    """What counts the frames at the test's far interface, or at the one that has this address; with `echo`, what sends
+    them back from there, and what counts them where they come back."""
+    from leadline.trial.workloads import Receiver
+
+    far = {"device": test.to, "address": address}
+    if not test.echo:
+        return [Receiver(_receiver(test, far, then=test.then), DRAIN_MS)]
+    destination = address if test.dst is None else fields.addresses(test.dst).first
+    near = {"device": test.device, "toward": destination}
+    return [
+        Receiver(_receiver(test, far, then="echo", measures=False), DRAIN_MS, sends_back=True),
+        Receiver(_receiver(test, near, then="drop"), DRAIN_MS, is_at_client=True),
+    ]
+
+
+def _receiver(
+    test: PacketsTest, where: Mapping[str, str | None], *, then: str, measures: bool = True
+) -> PacketReceiverWorkload:
     from leadline.contract.models import PacketReceiverWorkload
 
     return PacketReceiverWorkload.model_validate(
         {
             "kind": "packet_receiver",
-            "device": test.to,
-            "address": address,
-            "via": test.receive_via,
+            "device": None,
+            "address": None,
+            "toward": None,
+            **where,
+            "via": "xdp" if then == "echo" else test.receive_via,
             "test_id": TEST_ID,
             "flows": test.flows,
-            "then": test.then,
-            "measures_delay": test.stamp_every > 0,
+            "then": then,
+            "measures_delay": measures and test.stamps > 0,
+            "is_round_trip": test.echo,
             "clock_ahead_ns": 0,
             "duration_ms": test.duration_ms,
             "drain_ms": DRAIN_MS,

@@ -39,13 +39,12 @@ pub fn prepare(spec: PacketReceiverSpec) -> Result<Box<dyn Ready>, ErrorReport> 
         let message = format!("the interval is at least 1 ms, and there are 1 to {} flows", 1 << FLOW_BITS);
         return Err(input_error("bad_spec", message));
     }
-    let interface = match (&spec.device, &spec.address) {
-        (Some(name), _) => link::find(name)?,
-        (None, Some(text)) => {
-            let address = text.parse().map_err(|_| input_error("bad_spec", format!("{text:?} is no IP address")))?;
-            link::find_address(address)?
-        }
-        (None, None) => return Err(input_error("bad_spec", "a receiver has an interface, or an address of one")),
+    let address = |text: &str| text.parse().map_err(|_| input_error("bad_spec", format!("{text:?} is no IP address")));
+    let interface = match (&spec.device, &spec.address, &spec.toward) {
+        (Some(name), ..) => link::find(name)?,
+        (None, Some(own), _) => link::find_address(address(own)?)?,
+        (None, None, Some(destination)) => link::find_route(address(destination)?)?,
+        (None, None, None) => return Err(input_error("bad_spec", "a receiver has an interface, or an address of one")),
     };
     let before = link::counts(&interface.name);
     let (counter, via, via_reason) = open(&spec, &interface)?;
@@ -134,7 +133,7 @@ impl Ready for ReadyReceiver {
         }
         Ok(Outcome {
             flows: vec![flow],
-            histograms: histograms(&tally),
+            histograms: histograms(&tally, spec.is_round_trip),
             errors,
             error_examples: Default::default(),
             generator,
@@ -158,10 +157,11 @@ fn sizes(tally: &Tally) -> Vec<SizeCount> {
     counted.map(|(bytes, frames)| SizeCount { bytes, frames: *frames }).collect()
 }
 
-fn histograms(tally: &Tally) -> Vec<HistogramReport> {
-    let named = [("one_way_delay", &tally.delays), ("warmup_one_way_delay", &tally.warm_up)];
-    let report = |(metric, histogram): (&str, &Histogram)| HistogramReport {
-        metric: metric.to_owned(),
+fn histograms(tally: &Tally, is_round_trip: bool) -> Vec<HistogramReport> {
+    let metric = if is_round_trip { "round_trip" } else { "one_way_delay" };
+    let named = [(metric.to_owned(), &tally.delays), (format!("warmup_{metric}"), &tally.warm_up)];
+    let report = |(metric, histogram): (String, &Histogram)| HistogramReport {
+        metric,
         count: histogram.count(),
         hdr_v2: histogram.encode(),
     };
