@@ -14,6 +14,7 @@ from leadline.analysis.cross_check_model import CrossCheck, Ratio
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.ladder_model import HostCost, Ladder
+from leadline.analysis.packet_model import PacketFindings
 from leadline.analysis.scaling_model import Scaling
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.search_findings import SearchFindings
@@ -390,6 +391,8 @@ class TestResult:
     """The time that an idle CPU takes to wake up, of each host where it was measured."""
     scenario: ScenarioFindings | None = None
     """Groups of users, transactions and requests by name; only for scenario."""
+    packets: PacketFindings | None = None
+    """Raw frames by size and by flow; only for packets."""
     circumstances: dict[str, float] = field(default_factory=dict)
     """What may differ from repeat to repeat, as far as it is known. Shares of the time: `waiting` of the thread that
     waited longest for a CPU. Shares of the machine's CPUs: `other_work`, `stolen`, `soft_interrupts`. Also

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from leadline.analysis.datagram_figures import MOST_BOUND_SHARE
 from leadline.analysis.histograms import Histogram
 from leadline.analysis.model import Metric, Reason, Verdict, Window
+from leadline.analysis.packet_model import PacketFindings, PacketPart
 from leadline.analysis.test_data import TestData
 from leadline.plan.packet_rates import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 
@@ -171,6 +172,49 @@ def interval_rates(growth: IntervalGrowth) -> dict[str, float | None]:
     bits = growth.rate("peer", "received_bytes", 8.0)
     layer_2_bps = None if packets_per_s is None or bits is None else bits + 8 * FCS_BYTES * packets_per_s
     return {"packets_per_s": packets_per_s, "throughput_bps": layer_2_bps}
+
+
+def packet_findings(data: TestData) -> PacketFindings | None:
+    """Frames by size and by flow; None for a test without figures of packets."""
+    return findings_of(*_reports(data))
+
+
+def findings_of(generators: Sequence[Report], receivers: Sequence[Report]) -> PacketFindings | None:
+    """`packet_findings`, of reports alone: one generator's, and one receiver's."""
+    if not generators:
+        return None
+    sent, received = generators[0], receivers[0] if receivers else None
+    return PacketFindings(
+        sizes=tuple(_by_size(sent, received)),
+        flows=tuple(_by_flow(sent, received)),
+        flows_seen=None if received is None else received["flows_seen"],
+    )
+
+
+def _by_size(sent: Report, received: Report | None) -> Iterator[PacketPart]:
+    """A path may change the sizes of frames, as by a VLAN's tag: then nothing is known of their loss. Which of them
+    were duplicates is not counted by size."""
+    arrived = {row["bytes"]: row["frames"] for row in received["by_size"]} if received is not None else {}
+    sizes = {row["bytes"]: row["frames"] for row in sent["by_size"]}
+    is_exact = received is not None and not received["duplicates"] and not received.get("overrun")
+    is_exact = is_exact and all(frames <= sizes.get(octets, 0) for octets, frames in arrived.items())
+    for octets, frames in sorted(sizes.items()):
+        there = arrived.get(octets, 0)
+        lost = frames - there if is_exact else None
+        yield PacketPart(octets + FCS_BYTES, frames, there, lost, None, None)
+
+
+def _by_flow(sent: Report, received: Report | None) -> Iterator[PacketPart]:
+    arrived = {row["flow"]: row for row in received["flows"]} if received is not None else {}
+    is_exact = received is not None and not received["behind_window"] and not received.get("overrun")
+    for row in sent["flows"]:
+        there = arrived.get(row["flow"])
+        if there is None:
+            continue
+        distinct = there["frames"] - there["duplicates"]
+        lost = row["frames"] - distinct if is_exact and distinct <= row["frames"] else None
+        counts = (there["duplicates"], there["reordered"]) if is_exact else (None, None)
+        yield PacketPart(row["flow"], row["frames"], there["frames"], lost, *counts)
 
 
 def counters_agree(evidence: Evidence) -> Iterator[Finding]:

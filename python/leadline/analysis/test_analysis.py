@@ -50,6 +50,7 @@ from leadline.analysis.model import (
     Verdict,
     Window,
 )
+from leadline.analysis.packet_model import PacketFindings
 from leadline.analysis.rate_parts import rate_parts
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.test_data import TestData
@@ -106,6 +107,9 @@ class FiguresKind(Protocol):
 
     def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
         """The groups of users, requests and transactions of a scenario; None for other kinds."""
+
+    def packet_findings(self, data: TestData) -> PacketFindings | None:
+        """Raw frames by size and by flow; None for other kinds."""
 
 
 def analyse_test(data: TestData) -> TestResult:
@@ -184,6 +188,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),
         wake_ups=wake_ups.wake_ups(data),
         scenario=kind.scenario_findings(data),
+        packets=kind.packet_findings(data),
         circumstances=repeat_causes.circumstances(data, steady),
         rate_parts=rate_parts(data.spec, flows, steady),
         build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},

@@ -223,6 +223,7 @@ def result_document(result: TestResult, command: str, target: str) -> dict[str, 
         "intervals": result.intervals,
         "wake_ups": result.wake_ups,
         "scenario": result.scenario,
+        **({"packets": result.packets} if result.packets is not None else {}),
         "build_profiles": result.build_profiles,
     }
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     # mypy checks a kind against the protocol of each module that uses one.
     from leadline.analysis.metrics import CostKind, Histograms
     from leadline.analysis.model import Ceiling, Distribution, Generator, Metric, Series, TestResult, Window
+    from leadline.analysis.packet_model import PacketFindings
     from leadline.analysis.repeats import PrimaryKind
     from leadline.analysis.running_intervals import IntervalGrowth, IntervalKind
     from leadline.analysis.scaling import ScalingKind
@@ -289,6 +290,10 @@ class Kind(Generic[Test]):
 
     def scenario_findings(self, data: TestData) -> ScenarioFindings | None:
         """The groups of users, requests and transactions of a scenario; None for other kinds."""
+        return None
+
+    def packet_findings(self, data: TestData) -> PacketFindings | None:
+        """Raw frames by size and by flow; None for other kinds."""
         return None
 
     def rules(self) -> Rules:

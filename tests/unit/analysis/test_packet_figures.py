@@ -13,6 +13,7 @@ from leadline.analysis.packet_figures import (
     PacketCounts,
     counter_findings,
     delay_metrics,
+    findings_of,
     rate_metrics,
     refused_findings,
     unsent_findings,
@@ -130,3 +131,27 @@ def test_delays_of_clocks_too_far_apart_are_unknown_and_their_variation_is_not()
 def test_round_trips_need_no_second_clock() -> None:
     delays = decode(histogram("one_way_delay", [1000, 2000, 3000, 4000]))
     assert delay_metrics(delays, name="round_trip")["round_trip_p50_us"].value == pytest.approx(2.0, rel=0.01)
+
+
+def test_loss_is_known_by_size_and_by_flow() -> None:
+    """Not by size where duplicates hide it, and not where the path changed the sizes."""
+    flow = {"duplicates": 0, "reordered": 0}
+    sizes = [{"bytes": 60, "frames": 70}, {"bytes": 1514, "frames": 30}]
+    flows = [{"flow": 0, "frames": 50, "numbers": 50, **flow}, {"flow": 1, "frames": 50, "numbers": 50, **flow}]
+    generator = sent(100, by_size=sizes, flows=flows)
+    arrived: dict[str, Any] = {
+        "by_size": [{"bytes": 60, "frames": 70}, {"bytes": 1514, "frames": 28}],
+        "flows": [flows[0], {**flows[1], "frames": 49, "duplicates": 1, "reordered": 2}],
+        "flows_seen": 2,
+    }
+    found = findings_of([generator], [received(98, **arrived)])
+    assert found is not None
+    assert [(part.number, part.lost) for part in found.sizes] == [(64, 0), (1518, 2)]
+    assert [(part.lost, part.duplicates, part.reordered) for part in found.flows] == [(0, 0, 0), (2, 1, 2)]
+    hidden = findings_of([generator], [received(98, duplicates=1, **arrived)])
+    longer = {**arrived, "by_size": [{"bytes": 64, "frames": 70}, {"bytes": 1518, "frames": 28}]}
+    changed = findings_of([generator], [received(98, **longer)])
+    assert hidden is not None
+    assert changed is not None
+    assert {part.lost for one in (hidden, changed) for part in one.sizes} == {None}
+    assert findings_of([], []) is None

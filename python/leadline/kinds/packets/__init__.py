@@ -18,10 +18,13 @@ from leadline.plan.options import Command, Option, listed
 from leadline.plan.service_demand_metrics import service_demand_specs
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from leadline.analysis.capacity import Conditions
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
     from leadline.analysis.model import Metric, TestResult, Window
+    from leadline.analysis.packet_model import PacketFindings
     from leadline.analysis.running_intervals import IntervalGrowth
     from leadline.analysis.search_findings import Trial
     from leadline.analysis.test_data import TestData
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import PacketGeneratorWorkload
     from leadline.report.figures import FigureTable
+    from leadline.report.page_tables import PageTable
     from leadline.trial.workloads import Receiver, Server
 
 _FRAMES, _FIELDS, _FLOWS, _CAPTURES, _PATHS = "Frames", "Fields", "Flows", "Captures", "Paths"
@@ -343,6 +347,30 @@ class Packets(Kind[PacketsTest]):
         from leadline.analysis.metrics import sum_of_flows
 
         return sum_of_flows(flows, lambda flow: flow.sent_units)
+
+    def packet_findings(self, data: TestData) -> PacketFindings | None:
+        """Frames by size and by flow."""
+        from leadline.analysis.packet_figures import packet_findings
+
+        return packet_findings(data)
+
+    def time_tables(self, result: TestResult) -> list[RenderableType]:
+        """Frames by size and by flow."""
+        from leadline.kinds.packets.tables import terminal_tables
+
+        return terminal_tables(result)
+
+    def brief_tables(self, result: TestResult) -> list[RenderableType]:
+        """The same, where they say more than the figures."""
+        from leadline.kinds.packets.tables import terminal_tables
+
+        return terminal_tables(result, is_brief=True)
+
+    def page_tables(self, result: TestResult) -> list[PageTable]:
+        """The same."""
+        from leadline.kinds.packets.tables import page_tables
+
+        return page_tables(result)
 
     def rules(self) -> Rules:
         """Where frames were not sent, the generator is the limit; a thread that waits for the next frame is not."""
