@@ -54,6 +54,13 @@ int main(int argc, char **argv) {
     if (sender < 0 || dropper < 0 || attach(dropper, argv[2], 1U << 2) < 0 || attach(sender, "lo", 1U << 1) < 0) {
         fail("bpf");
     }
+    if (atoi(argv[3]) == 0) {
+        // Only the program that drops, for frames of others.
+        puts("dropping");
+        fflush(stdout);
+        sleep(atoi(argv[4]));
+        return 0;
+    }
     unsigned char frame[60] = {0};
     double begin = now_s(), end = begin + atof(argv[4]);
     unsigned long frames = 0;

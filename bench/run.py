@@ -69,7 +69,11 @@ TOPICS: dict[str, dict[str, Group]] = {
         "iperf3": stream_rows.many_clients,
         "command": host_rows.command,
     },
-    "packets": {"packet-rates": packet_rows.rates, "packet-pacing": packet_rows.paced},
+    "packets": {
+        "packet-rates": packet_rows.rates,
+        "packet-pacing": packet_rows.paced,
+        "packet-costs": packet_rows.costs,
+    },
     "host": {"observing": host_rows.observing, "link": host_rows.link},
     "vpn": {
         "storm": tunnel_rows.storm,

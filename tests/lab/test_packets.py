@@ -48,13 +48,27 @@ def measured(*options: str, before: str = PAIR) -> dict[str, Any]:
     return {name: metric["value"] for name, metric in document["metrics"].items()}
 
 
-@pytest.mark.parametrize("via", ["xdp", "af_packet"])
+@pytest.mark.parametrize("via", ["xdp", "af_xdp", "af_packet"])
 def test_every_packet_is_counted_once(via: str) -> None:
     found = measured(
         "v0 --to v1 --dst 198.18.0.2 --dst-mac 02:00:00:00:00:02 -n 20000 -d 30s --flows 100", f"--via {via}"
     )
     assert (found["sent"], found["received"], found["refused"]) == (20_000, 20_000, 0)
     assert (found["lost"], found["duplicates"], found["reordered"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("via", "expected"), [("auto", "af_xdp"), ("af_xdp", "af_xdp"), ("af_packet", "af_packet")])
+def test_long_frames_and_mixes_are_counted_by_size(via: str, expected: str) -> None:
+    """Of up to three parts in AF_XDP's memory. XDP takes no frames of several sizes."""
+    document = cli.call("packets", "--size", "64:3,4000:2,9018:1", "-n", "6000", "-d", "30s", "--via", via, "--json")
+    assert document.returncode == 0, document.stderr
+    found = json.loads(document.stdout)
+    assert [(part["number"], part["sent"], part["lost"]) for part in found["packets"]["sizes"]] == [
+        (64, 3000, 0),
+        (4000, 2000, 0),
+        (9018, 1000, 0),
+    ]
+    assert found["generator"]["engine"] == expected
 
 
 def test_command_without_an_interface_measures_a_pair_and_leaves_nothing() -> None:
@@ -103,7 +117,7 @@ COMMON = {"device": "v0", "to": "v1", "dst": "198.18.0.2", "dst_mac": "02:00:00:
 
 
 @pytest.mark.skipif(TSHARK is None, reason="tshark is not installed")
-@pytest.mark.parametrize("via", ["xdp", "af_packet"])
+@pytest.mark.parametrize("via", ["xdp", "af_xdp", "af_packet"])
 def test_packets_are_those_that_were_asked_for(via: str, tmp_path: Path) -> None:
     """As tshark reads them, with its checks of checksums. Each kind has a time to live of its own."""
     tests = [

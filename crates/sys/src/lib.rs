@@ -27,3 +27,4 @@ pub mod tcp;
 pub mod tun;
 
 pub mod usage;
+pub mod xdp_outlet;

@@ -32,7 +32,8 @@ def naive_rates(
     found = {}
     for name, (_, factor, curves) in named_rates(spec, flows).items():
         metric = metrics.get(name)
-        if metric is None or not metric.value or not curves:
+        # A curve that was made of others is of no flow by itself, and has no average of its own.
+        if metric is None or not metric.value or not curves or any(id(curve) not in times_s for curve in curves):
             continue
         whole = factor * sum(curve.total for curve in curves) * NS_PER_S / (window.last_end_ns - window.first_start_ns)
         own = factor * sum(curve.total / times_s[id(curve)] for curve in curves if times_s.get(id(curve)))

@@ -9,6 +9,7 @@ mod capture_sender;
 mod counter;
 mod generator;
 mod link;
+mod outlet;
 mod path;
 mod receiver;
 mod report;

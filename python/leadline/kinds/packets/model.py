@@ -99,7 +99,7 @@ class PacketsTest(BaseTest):
     interface from which they went."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
-    via: Literal["auto", "xdp", "af_packet"] = "auto"
+    via: Literal["auto", "xdp", "af_xdp", "af_packet"] = "auto"
     """The path into the interface; auto: the fastest that can be used."""
     receive_via: Literal["auto", "xdp", "af_packet"] = "auto"
     """The path out of the receiving interface."""

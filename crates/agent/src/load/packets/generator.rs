@@ -60,8 +60,8 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     if spec.flows.zipf.is_some() && spec.threads > 1 {
         return Err(input_error("bad_spec", "flows by Zipf's law are those of one thread"));
     }
-    if matches!(spec.via, GeneratorPath::AfXdp | GeneratorPath::Pktgen) {
-        let message = format!("this agent cannot send by {}; it can by xdp, af_packet and pcap", name_of(spec.via));
+    if spec.via == GeneratorPath::Pktgen {
+        let message = "this agent cannot send by pktgen; it can by xdp, af_xdp, af_packet and pcap";
         return Err(input_error("not_built", message));
     }
     let plan = FramePlan::parse(&spec.frame, &spec.flows, spec.stamp_every > 0)
@@ -102,15 +102,44 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
     let stripped_bytes = if is_plain { ETHERNET_BYTES } else { 0 };
     let (own_spec, own_interface) = (spec.clone(), interface.clone());
     let frames = Arc::new(Frames { plan, own, spec: own_spec, interface: own_interface, stripped_bytes, popularity });
-    let open = |share: &Share| -> Result<Arc<dyn Sender>, ErrorReport> {
-        match via {
-            GeneratorPath::Xdp => Ok(Arc::new(XdpSender::open(&frames, share)?)),
-            _ => Ok(Arc::new(SocketSender::open(&frames, share)?)),
-        }
-    };
-    let senders = shares.iter().map(open).collect::<Result<_, _>>()?;
+    let (senders, via, via_reason) = open_senders(&frames, &shares, via, via_reason)?;
     let (is_paced, destination_mac) = (spec.rate_pps.is_some(), Some(own.1));
     Ok(Box::new(ReadyGenerator { spec, interface, destination_mac, shares, senders, via, via_reason, is_paced }))
+}
+
+type Opened = (Vec<Arc<dyn Sender>>, GeneratorPath, String);
+
+/// Opens each share's sender. Where AF_XDP was not asked for by name, packet sockets take its place.
+fn open_senders(
+    frames: &Arc<Frames>,
+    shares: &[Share],
+    via: GeneratorPath,
+    reason: String,
+) -> Result<Opened, ErrorReport> {
+    let is_chosen = frames.spec.via == GeneratorPath::Auto;
+    let by_sockets = |reason: String| -> Result<Opened, ErrorReport> {
+        let open = |share| SocketSender::open(frames, share).map(|sender| Arc::new(sender) as Arc<dyn Sender>);
+        Ok((shares.iter().map(open).collect::<Result<_, _>>()?, GeneratorPath::AfPacket, reason))
+    };
+    match via {
+        GeneratorPath::Xdp => {
+            let open = |share| XdpSender::open(frames, share).map(|sender| Arc::new(sender) as Arc<dyn Sender>);
+            Ok((shares.iter().map(open).collect::<Result<_, _>>()?, via, reason))
+        }
+        GeneratorPath::AfXdp => {
+            let opened = shares.iter().map(|share| SocketSender::open_xdp(frames, share, is_chosen));
+            match opened.collect::<Result<Vec<_>, _>>() {
+                Ok(opened) => {
+                    let way = opened.first().map_or("", |(_, way)| way);
+                    let senders = opened.into_iter().map(|(sender, _)| Arc::new(sender) as Arc<dyn Sender>);
+                    Ok((senders.collect(), via, format!("{reason}; {way}")))
+                }
+                Err(error) if is_chosen => by_sockets(format!("{reason}; {}", error.message)),
+                Err(error) => Err(error),
+            }
+        }
+        _ => by_sockets(reason),
+    }
 }
 
 fn open_capture(
@@ -203,10 +232,15 @@ fn choose_path(
     };
     match spec.via {
         GeneratorPath::Xdp => by_xdp().map(|()| (GeneratorPath::Xdp, "asked for".to_owned())),
-        GeneratorPath::AfPacket => Ok((GeneratorPath::AfPacket, "asked for".to_owned())),
+        GeneratorPath::AfXdp if interface.mac.is_none() => {
+            Err(NoPath::new("no_xdp", format!("{} carries packets without Ethernet", interface.name)))
+        }
+        GeneratorPath::AfXdp | GeneratorPath::AfPacket => Ok((spec.via, "asked for".to_owned())),
         _ => Ok(match by_xdp() {
             Ok(()) => (GeneratorPath::Xdp, "the fastest".to_owned()),
-            Err(no_path) => (GeneratorPath::AfPacket, no_path.reason),
+            // What carries no Ethernet has no XDP either.
+            Err(no_path) if interface.mac.is_none() => (GeneratorPath::AfPacket, no_path.reason),
+            Err(no_path) => (GeneratorPath::AfXdp, no_path.reason),
         }),
     }
 }

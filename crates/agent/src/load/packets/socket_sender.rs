@@ -1,4 +1,5 @@
-//! Frames by packet sockets, many per call: where BPF cannot be used, frames are long, or have several lengths.
+//! Frames by packet sockets or AF_XDP sockets, many per call: where BPF cannot be used, frames are long, or have several
+//! lengths.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +11,14 @@ use leadline_stats::Histogram;
 use leadline_sys::clock::{monotonic_ns, sleep_until};
 use leadline_sys::frames::FrameOutlet;
 use leadline_sys::priority::minimize_timer_slack;
+use leadline_sys::xdp_outlet::XdpOutlet;
 use leadline_wire::{ErrorReport, FieldOrder, PacketFlowCount, SizeCount};
 
+use super::outlet::Outlet;
 use super::report::REPORTED_FLOWS;
 use super::sender::{Frames, Sender, Sent, Share};
 use crate::control_signal::ControlSignal;
-use crate::events::system_error;
+use crate::events::{input_error, system_error};
 use crate::flows::Span;
 use crate::metering::FlowCounters;
 
@@ -28,6 +31,8 @@ const LONG_GAP_NS: u64 = 100_000;
 const EARLY_NS: u64 = 60_000;
 /// How often the clock is read for the stop, in frames, is once per batch; how long one sleep may take, ns.
 const TURN_NS: u64 = 20_000_000;
+/// How long frames that were taken may take to leave at the end, ns.
+const LEAVE_NS: u64 = 200_000_000;
 
 /// One thread's socket.
 pub struct SocketSender {
@@ -38,7 +43,7 @@ pub struct SocketSender {
 }
 
 struct State {
-    outlet: FrameOutlet,
+    outlet: Box<dyn Outlet>,
     /// By flow, then by length.
     images: Vec<Image>,
     next: Vec<u32>,
@@ -53,18 +58,30 @@ struct State {
 }
 
 impl SocketSender {
-    /// Opens the socket of a share and makes its frames.
+    /// Opens the packet socket of a share and makes its frames.
     pub fn open(frames: &Arc<Frames>, share: &Share) -> Result<Self, ErrorReport> {
-        let sizes = &frames.plan.sizes;
-        let longest = sizes.iter().map(|size| size.bytes as usize).max().unwrap_or(0);
-        let outlet = FrameOutlet::open(&frames.interface.name, BATCH, longest)
+        let outlet = FrameOutlet::open(&frames.interface.name, BATCH, longest_bytes(frames))
             .map_err(|error| system_error(&format!("opening a packet socket on {}", frames.interface.name), &error))?;
+        Self::with_outlet(frames, share, Box::new(outlet))
+    }
+
+    /// Opens the AF_XDP socket of a share, on a queue of its own, and makes its frames; returns how frames leave, too.
+    pub fn open_xdp(frames: &Arc<Frames>, share: &Share, is_copied: bool) -> Result<(Self, &'static str), ErrorReport> {
+        let name = &frames.interface.name;
+        let outlet = XdpOutlet::open(name, share.thread, BATCH, longest_bytes(frames), is_copied)
+            .map_err(|error| refuse_socket(name, share.thread, &error))?;
+        let way = if outlet.is_zero_copy { "zero-copy" } else { "copied by the kernel" };
+        Ok((Self::with_outlet(frames, share, Box::new(outlet))?, way))
+    }
+
+    fn with_outlet(frames: &Arc<Frames>, share: &Share, outlet: Box<dyn Outlet>) -> Result<Self, ErrorReport> {
+        let sizes = &frames.plan.sizes;
         let all: usize = sizes.iter().map(|size| size.bytes as usize).sum::<usize>() * share.flows as usize;
         if all > MAX_IMAGE_BYTES {
             let (mib, most) = (all >> 20, MAX_IMAGE_BYTES >> 20);
             let message =
                 format!("the frames of all flows take {mib} MiB, {most} at most: ask for fewer flows, or xdp");
-            return Err(crate::events::input_error("too_many_flows", message));
+            return Err(input_error("too_many_flows", message));
         }
         let flows = frames.spec.flows;
         let image = |index: u32, bytes: u32| frames.plan.image((share.flow(index), 0), flows.count, bytes, frames.own);
@@ -152,6 +169,24 @@ impl SocketSender {
     }
 }
 
+fn longest_bytes(frames: &Frames) -> usize {
+    frames.plan.sizes.iter().map(|size| size.bytes as usize).max().unwrap_or(0)
+}
+
+/// Why there is no AF_XDP socket.
+fn refuse_socket(name: &str, queue: u32, error: &io::Error) -> ErrorReport {
+    let (code, message) = match error.raw_os_error() {
+        Some(libc::EBUSY) => ("busy", format!("another AF_XDP socket has queue {queue} of {name}")),
+        Some(libc::EINVAL) => {
+            let message = "which has no such queue, or whose kernel sends no frames of several parts (since Linux 6.6)";
+            ("no_af_xdp", format!("no AF_XDP socket for queue {queue} of {name}, {message}"))
+        }
+        Some(libc::EPERM) => ("permission_denied", "AF_XDP sockets need root, or CAP_NET_RAW".to_owned()),
+        _ => ("no_af_xdp", format!("no AF_XDP socket for queue {queue} of {name}: {error}")),
+    };
+    input_error(code, message)
+}
+
 /// Which length each frame of a round has: those of a mix are spread over it, not one after another.
 fn round_of(frames: &Frames) -> Vec<usize> {
     let sizes = &frames.plan.sizes;
@@ -167,6 +202,15 @@ fn round_of(frames: &Frames) -> Vec<usize> {
     places.into_iter().map(|(_, index)| index).collect()
 }
 
+/// Waits until what was taken has left. What has not by then was refused, as the interface's counters say.
+fn end(outlet: &mut dyn Outlet) -> io::Result<()> {
+    let until_ns = monotonic_ns() + LEAVE_NS;
+    while outlet.has_waiting()? && monotonic_ns() < until_ns {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
 impl Sender for SocketSender {
     fn send(&self, span: Span, signal: &ControlSignal) -> io::Result<()> {
         minimize_timer_slack();
@@ -178,7 +222,7 @@ impl Sender for SocketSender {
             let now_ns = monotonic_ns();
             let sent = self.counters.sent_units();
             if sent >= due_in_all || now_ns >= span.end_ns || signal.stopped() {
-                return Ok(());
+                return end(state.outlet.as_mut());
             }
             let mut count = usize::try_from(due_in_all - sent).unwrap_or(BATCH).min(BATCH);
             if let Some(pace) = self.share.pace {
@@ -190,10 +234,15 @@ impl Sender for SocketSender {
                     }
                     continue;
                 }
-                count = count.min(usize::try_from(due - sent).unwrap_or(BATCH));
+                count = state.outlet.room(count.min(usize::try_from(due - sent).unwrap_or(BATCH)))?;
                 for ahead in 0..count as u64 {
                     state.late.record(now_ns.saturating_sub(begin_ns + pace.due_ns(sent + ahead)));
                 }
+            } else {
+                count = state.outlet.room(count)?;
+            }
+            if count == 0 {
+                continue;
             }
             self.fill(state, count);
             self.flush(state, count, span.end_ns, signal)?;
