@@ -71,6 +71,8 @@ class Rung:
     """The figure that takes the place of `metric` where the test searches for its rate; empty if it cannot."""
     holds: str = ""
     """When a rate holds, where it searches by the ladder's own `rate: search`."""
+    is_on_request: bool = False
+    """Whether it is measured only where `layers` names it: it needs rights that not every host gives."""
     is_given: bool = False
     """Whether a plan gives its test, by its name: it needs what a ladder does not know, such as a file."""
 
@@ -94,7 +96,7 @@ class Packets:
     @property
     def frame_overhead_bytes(self) -> int:
         """Bytes of a frame beside the load's IP packet; without preamble, checksum and gap, as interfaces count."""
-        return self.overhead_bytes + _ETHERNET_BYTES
+        return self.overhead_bytes + ETHERNET_BYTES
 
     @property
     def ip_header_bytes(self) -> int:
@@ -150,7 +152,7 @@ class Ladder(PlanModel):
     """The layers that are measured from the bottom up, each as a share of what the layer below allows."""
 
     layers: Items[Annotated[str, AfterValidator(_known_layer)]] = ()
-    """Layers to measure: udp, tcp, rr, http, https; empty: all."""
+    """Layers to measure: packets, udp, tcp, rr, http, https; empty: all but packets, which need root at both ends."""
     duration_ms: DurationMs = Field(default=5_000, validation_alias="duration")
     """Length of each test, warm-up included."""
     warmup_ms: DurationOrZeroMs | None = Field(default=None, validation_alias="warmup")
@@ -173,7 +175,11 @@ class Ladder(PlanModel):
     def rungs(self) -> list[tuple[str, Rung]]:
         """The rungs that it makes tests for, with their kinds, from the bottom up."""
         known = [(kind, rung) for kind, rung in all_rungs() if not rung.is_given]
-        return [(kind, rung) for kind, rung in known if not self.layers or rung.layer in self.layers]
+        return [
+            (kind, rung)
+            for kind, rung in known
+            if rung.layer in self.layers or not (self.layers or rung.is_on_request)
+        ]
 
     def test(self, kind: str, rung: Rung) -> dict[str, Any]:
         """The test of a rung, by a plan's keys."""
@@ -325,4 +331,4 @@ def _identity(point: Point) -> str:
 
 
 IP_HEADER_BYTES: Mapping[int, int] = {4: 20, 6: 40}
-_ETHERNET_BYTES = 14
+ETHERNET_BYTES = 14

@@ -29,8 +29,13 @@ def ladder_of(case: Case) -> tuple[str | None, str | None]:
 
 
 def test_layers_go_from_the_bottom_up() -> None:
-    assert layer_names() == ["udp", "rr", "tcp", "http", "https"]
-    assert [rung.test for _, rung in all_rungs()] == [*TESTS, "ladder-scenario"]
+    assert layer_names() == ["packets", "udp", "rr", "tcp", "http", "https"]
+    assert [rung.test for _, rung in all_rungs()] == ["ladder-packets", *TESTS, "ladder-scenario"]
+
+
+def test_raw_packets_are_a_layer_where_they_are_named(load: Callable[..., Plan]) -> None:
+    (case,) = load(HEAD + "sut: {kind: route}\nladder: {layers: [udp, packets]}\n").cases
+    assert [test.name for test in case.tests] == ["ladder-packets", "ladder-udp"]
 
 
 def test_true_expands_to_a_test_of_each_layer(load: Callable[..., Plan]) -> None:

@@ -13,6 +13,7 @@ from leadline.kinds.kind import Kind
 from leadline.kinds.packets.model import DEFAULT_BYTES, PacketsTest
 from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
 from leadline.plan import options as o
+from leadline.plan.ladder import ETHERNET_BYTES, Chain, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option, listed
 from leadline.plan.service_demand_metrics import service_demand_specs
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import Evidence, Finding, Rules
     from leadline.analysis.window import RateColumn
     from leadline.contract.models import PacketGeneratorWorkload
+    from leadline.plan.ladder import Packets as PacketSizes
     from leadline.report.figures import FigureTable
     from leadline.report.page_tables import PageTable
     from leadline.trial.workloads import Receiver, Server
 
+_RUNG_BYTES = 1418
+"""Of a frame of a ladder, FCS included: one with the datagram that is the ladder's next layer."""
 _FRAMES, _FIELDS, _FLOWS, _CAPTURES, _PATHS = "Frames", "Fields", "Flows", "Captures", "Paths"
 
 
@@ -113,6 +117,15 @@ class Packets(Kind[PacketsTest]):
         "round_trip_min_us": "shortest round trip",
         "delay_variation_us": "delay variation (PDV)",
     }
+    rungs = (
+        Rung(
+            *("packets", "packets", "Packets", Chain.PAYLOAD, 5, "throughput_bps", {"size": _RUNG_BYTES}),
+            is_offered=True,
+            found_metric="found_rate_bps",
+            holds="lost_ratio < 0.1%",
+            is_on_request=True,
+        ),
+    )
     command = Command(
         PacketsTest,
         "Send raw packets: rate, loss, order and delay. A program at the far interface counts them.",
@@ -371,6 +384,17 @@ class Packets(Kind[PacketsTest]):
         from leadline.kinds.packets.tables import page_tables
 
         return page_tables(result)
+
+    def payload_share(self, test: Mapping[str, Any], packets: PacketSizes) -> float | None:
+        """What its figure counts of a frame, FCS included, against the frame as interfaces count it; unknown for mixes,
+        and for packets that a tunnel does not carry whole."""
+        found = PacketsTest.model_validate(dict(test), by_name=True)
+        if len(found.frame_bytes) != 1:
+            return None
+        packet_bytes = next(iter(found.frame_bytes)) - ETHERNET_BYTES
+        if packet_bytes > packets.largest_bytes:
+            return None
+        return (found.mean_bits / 8) / (packet_bytes + packets.frame_overhead_bytes)
 
     def rules(self) -> Rules:
         """Where frames were not sent, the generator is the limit; a thread that waits for the next frame is not."""
