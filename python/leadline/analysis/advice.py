@@ -60,6 +60,8 @@ ADVICE: dict[str, str] = {
     "interface-counters": "see what else takes packets away at that interface (XDP, tc), and run it again",
     "uncounted-packets": "name the interface where they arrive (--to), or run it in a plan: the server's host counts",
     "inexact-packets": "give the receiver the generator's flows; where a path reorders more, its counts are bounds",
+    "sender-interface-drops": "lower the rate: the far end of the named interface takes no more; a veth's has room for "
+    "256 packets",
     "pushback": "lower the rate, or generate from more hosts: the sending host's queue was full",
     "ran-over": _LESS_RATE,
     "read-late": "use more threads, keep other work off the named host, or lower the rate: the percentile is an "

@@ -10,6 +10,9 @@ from leadline.analysis.interfaces import BETWEEN_FRAMES_BYTES, LEAST_TUNNEL_BYTE
 from leadline.analysis.model import Window
 from leadline.analysis.test_data import TestData
 
+_PAST_ITS_SHAPER = 1.1
+"""Of the link's rate: raw frames pass the queue by in which a lab's link has its rate, and then say nothing of it."""
+
 
 class LinkUse(NamedTuple):
     """One direction of a link, at an interface."""
@@ -51,6 +54,8 @@ def measure_link_use(data: TestData, window: Window) -> Iterator[LinkUse]:
                 between = 0 if data.link_bps else BETWEEN_FRAMES_BYTES
                 carried = wire_bytes(*grown, mtu_bytes, headers, between)
                 share, where = 8.0 * carried / seconds / rate_bps, f"{use.name} of {host} ({way})"
+                if share > _PAST_ITS_SHAPER:
+                    continue
                 # A bundle has the headers of one packet.
                 payload_bps = 8.0 * (grown[0] - grown[1] * headers) / seconds
                 yield LinkUse(share, rate_bps, where, number == 1, host, payload_bps)

@@ -1,4 +1,5 @@
-"""Where datagrams were lost that a receiving host had already taken from its link: before they reached a socket.
+"""Where datagrams were lost that a receiving host had already taken from its link: before they reached a socket; and
+those that a sending host's own interface dropped, as a veth does whose far end does not keep up.
 
 A CPU's backlog (net.core.netdev_max_backlog) and an interface's own ring drop what comes faster than the kernel
 handles it; the interface counts both, and the receiver's socket neither. Where no counter of the observed hosts saw
@@ -20,11 +21,13 @@ from leadline.analysis.test_data import HostSample, TestData
 from leadline.analysis.validity import Evidence, Finding
 from leadline.quantities import rounded_share
 
-CODE, UNSEEN = "receiver-backlog-drops", "loss-unseen"
+CODE, LEAVING, UNSEEN = "receiver-backlog-drops", "sender-interface-drops", "loss-unseen"
 SHARE = 0.01
 """Of the lost datagrams, or of those sent: less is not worth a reason."""
 LEAST_DROPS = 10
 """Fewer drops are no evidence, whatever their share."""
+_RECEIVED, _SENT = 0, 1
+"""Places in an interface's counters."""
 _MARGIN_NS = 500_000_000
 """What is on its way when the last datagram is sent is counted a little later."""
 
@@ -52,6 +55,25 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
         yield Verdict.RECEIVER_LIMITED, Reason(CODE, text)
 
 
+def on_leaving(evidence: Evidence) -> Iterator[Finding]:
+    """Sending hosts whose own interfaces dropped a notable share of what was lost: the path did not lose it. Where the
+    interface's far end is at the receiver, the receiver's drops are the same ones."""
+    lost = reported(evidence.flows, "lost").value or 0
+    if not lost or evidence.window is None or coalesced(evidence.flows):
+        return
+    at_receivers = sum(dropped.count for dropped in before_sockets(evidence))
+    for host in dict.fromkeys(_senders(evidence.data)):
+        count, interfaces = _interface_drops(evidence.data, host, evidence.window, _SENT)
+        count = min(count, int(lost))
+        if count < max(LEAST_DROPS, SHARE * lost) or count <= at_receivers:
+            continue
+        text = (
+            f"{' and '.join(interfaces)} of {host} dropped {count:,} datagrams as they left: the queue of the "
+            f"interface was full; that is {rounded_share(count / lost)} of the {lost:,.0f} that count as lost"
+        )
+        yield Verdict.GENERATOR_LIMITED, Reason(LEAVING, text)
+
+
 def notes(evidence: Evidence) -> Iterator[Reason]:
     """A loss that no counter of the observed hosts explains."""
     data, flows = evidence.data, evidence.flows
@@ -61,7 +83,9 @@ def notes(evidence: Evidence) -> Iterator[Reason]:
     each = MAX_IN_BUNDLE if coalesced(flows) else 1
     places = {
         "sockets": sum(number for number, _ in receivers_drops(data)),
-        "interfaces": sum(_received_drops(data, host, evidence.window)[0] for host in data.samples),
+        "interfaces": sum(
+            _interface_drops(data, host, evidence.window, way)[0] for host in data.samples for way in (_RECEIVED, _SENT)
+        ),
         "queues": sum(_queue_drops(data, host, evidence.window) for host in data.samples),
     }
     if each * sum(places.values()) < lost / 2:
@@ -94,17 +118,31 @@ def _receivers(data: TestData) -> Iterator[str]:
             yield from (found.host for found in data.load_outcomes() if answers_here(found.outcome, if_unknown=False))
 
 
+def _senders(data: TestData) -> Iterator[str]:
+    """The observed hosts that the datagrams came from."""
+    if data.spec.direction != "down":
+        yield from (host for host in data.hosts if host in data.samples)
+    if data.spec.direction != "up" and SERVER in data.samples:
+        yield SERVER
+
+
 def _received_drops(data: TestData, host: str, window: Window) -> tuple[int, tuple[str, ...], int]:
     """What the interfaces of a host dropped on receipt, which of them, and what the backlogs of its machine did."""
-    around = _around(data.samples.get(host, ()), window)
-    if len(around) < 2:
-        return 0, (), 0
-    before = {use.name: use.dropped[0] for use in around[0].interfaces}
-    grown = {use.name: use.dropped[0] - before.get(use.name, use.dropped[0]) for use in around[-1].interfaces}
+    count, interfaces = _interface_drops(data, host, window, _RECEIVED)
     machine = _around(machine_samples(data, host), window)
     backlogs = [one.backlog_drops for one in machine if one.backlog_drops is not None]
+    return count, interfaces, backlogs[-1] - backlogs[0] if backlogs else 0
+
+
+def _interface_drops(data: TestData, host: str, window: Window, way: int) -> tuple[int, tuple[str, ...]]:
+    """What the interfaces of a host dropped one way, and which of them did."""
+    around = _around(data.samples.get(host, ()), window)
+    if len(around) < 2:
+        return 0, ()
+    before = {use.name: use.dropped[way] for use in around[0].interfaces}
+    grown = {use.name: use.dropped[way] - before.get(use.name, use.dropped[way]) for use in around[-1].interfaces}
     dropped = {name: count for name, count in grown.items() if count > 0}
-    return sum(dropped.values()), tuple(dropped), backlogs[-1] - backlogs[0] if backlogs else 0
+    return sum(dropped.values()), tuple(dropped)
 
 
 def _queue_drops(data: TestData, host: str, window: Window) -> int:

@@ -20,7 +20,7 @@ MACHINE_REASONS = frozenset(
         *("thread-saturated", "thread-starved", "thread-waited", "quota-used-up", "near-ceiling", "users-wait"),
         "ends-cpus-full",
         *("sends-late", "read-late", "unsent", "ran-over", "pushback"),
-        *("receiver-socket-drops", "receiver-backlog-drops"),
+        *("receiver-socket-drops", "receiver-backlog-drops", "sender-interface-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.
         *("intervals-disagree", "change-point", "precision-unknown", "percentile-uncertain"),
         *("repeats-disagree", "repeats-too-few", "periodic-stalls", "roughly-known"),

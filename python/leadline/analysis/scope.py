@@ -78,6 +78,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     },
     "receiver-socket-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     "receiver-backlog-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
+    "sender-interface-drops": {Family.RATE: Bound.LEAST, Family.LOSS: Bound.MOST},
     # What was counted was counted; how fast, how late and how much was lost is that of the outage as well.
     "link-outage": {family: Bound.NONE for family in Family if family is not Family.COUNT},
     "nothing-answered": _PACE,
@@ -105,7 +106,7 @@ OTHER_WORK = "other-work"
 _OF_THREADS = frozenset({"thread-saturated", "thread-starved", "thread-waited", "quota-used-up"})
 _OF_SIDES = frozenset({Verdict.GENERATOR_LIMITED, Verdict.RECEIVER_LIMITED})
 _OF_CPU = _OF_THREADS | {"other-work", "cpu-stolen", "heat-throttled", "quota-held-back"}
-_DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops"})
+_DROPS = frozenset({"receiver-socket-drops", "receiver-backlog-drops", "sender-interface-drops"})
 NOT_OFFERED = frozenset({"unsent", "pushback", "ran-over"})
 """Reasons by which the load that was asked for was not there."""
 LACKS = _OF_CPU | _DROPS | NOT_OFFERED | {"near-ceiling", "machine-saturated"}

@@ -85,6 +85,7 @@ GENERATOR_REASONS = frozenset(
         THREAD_WAITED,
         QUOTA_USED_UP,
         "pushback",
+        "sender-interface-drops",
         "ran-over",
         "sends-late",
         "unsent",

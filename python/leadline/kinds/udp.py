@@ -466,7 +466,7 @@ class Udp(Kind[UdpTest]):
                 ),
             ),
             limits=(
-                *(rules.busy_threads_by_direction, loss_places.findings),
+                *(rules.busy_threads_by_direction, loss_places.findings, loss_places.on_leaving),
                 *(pushback, rules.late_sends, rules.ran_over, rules.unsent_by_flows),
             ),
             required=(rules.receiver_known, datagram_figures.still_arriving),

@@ -176,9 +176,7 @@ class Ladder(PlanModel):
         """The rungs that it makes tests for, with their kinds, from the bottom up."""
         known = [(kind, rung) for kind, rung in all_rungs() if not rung.is_given]
         return [
-            (kind, rung)
-            for kind, rung in known
-            if rung.layer in self.layers or not (self.layers or rung.is_on_request)
+            (kind, rung) for kind, rung in known if rung.layer in self.layers or not (self.layers or rung.is_on_request)
         ]
 
     def test(self, kind: str, rung: Rung) -> dict[str, Any]:

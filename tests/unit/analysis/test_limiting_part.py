@@ -233,6 +233,12 @@ def test_segments_that_an_interface_counts_as_one_have_their_headers_added() -> 
     assert re.search(r"carried (99\.9|100) of 100 Mbit/s, headers included", text), text
 
 
+def test_raw_frames_that_pass_a_links_queue_by_do_not_fill_it() -> None:
+    data = with_gateway(steady_test(), bits=37 * 100e6, packet_bytes=1000)
+    data.link_bps, data.sut_processes = 100e6, ()
+    assert limit(data)[0] is not LimitedBy.LINK
+
+
 def test_bundles_of_a_tunnel_have_its_headers_added_and_not_the_loads() -> None:
     """44 datagrams of 1,472 bytes in one packet of the interface: with TCP's headers they would be 101.5 Mbit/s."""
     number, payload = 44, 1472

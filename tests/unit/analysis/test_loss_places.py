@@ -22,6 +22,7 @@ def flood(
     socket: int = 0,
     bundled: bool = False,
     host: str = "server",
+    on_leaving: int = 0,
 ) -> TestData:
     """10,000 datagrams of which `lost` never arrived; `host` counts drops of its interface, and its machine those of
     the backlogs, in each second evenly."""
@@ -40,6 +41,10 @@ def flood(
             {"cpu": 1, "processed": 0, "dropped": 9 + in_backlog * past // 10, "squeezed": 0}
         ]
         data.add(host, event)
+        leaving = observation(EPOCH_NS + second * S, {"user": 0.0, "idle": second * 2.0}, interfaces={"v0": (0, 0)})
+        leaving["network"]["interfaces"][0]["tx_dropped"] = on_leaving * past // 10
+        if on_leaving:
+            data.add("client1", leaving)
     return data
 
 
@@ -132,3 +137,16 @@ def test_busy_generator_comes_after_a_full_backlog() -> None:
     data.outcomes[0].outcome["generator"]["threads"] = [thread(0.97)]  # type: ignore[list-item]
     found = analyse_test(data).limit
     assert found is not None and found.by is LimitedBy.ANSWERING_SIDE
+
+
+def test_loss_in_the_senders_own_interface_is_not_the_paths() -> None:
+    """A veth drops what its far end does not take in time."""
+    data = flood(lost=3000, on_leaving=2400)
+    expected = "v0 of client1 dropped 2,400 datagrams as they left: the queue of the interface was full"
+    assert reasons(data)["sender-interface-drops"] == f"{expected}; that is 80 % of the 3,000 that count as lost"
+    assert analyse_test(data).metrics["lost_ratio"].bound is Bound.MOST
+    assert "loss-unseen" not in notes(data)
+    assert "sender-interface-drops" not in reasons(flood(lost=3000, on_leaving=5))
+    at_both_ends = reasons(flood(lost=3000, on_leaving=2400, on_interface=2400))
+    assert "sender-interface-drops" not in at_both_ends
+    assert "receiver-backlog-drops" in at_both_ends
