@@ -191,6 +191,8 @@ def test_command_lines_are_refused_in_one_line() -> None:
         ("v0", "--dst"),
         ("v0 --dst nonsense", "no address or range"),
         ("--to v1", "without a DEV"),
+        ("v0 --dst 198.18.0.2 --protocol tcp-syn", "flood what answers"),
+        ("v0 --dst 198.18.0.2 --echo", "nothing sends the packets back"),
     ):
         done = cli.call("packets", *options.split())
         assert (done.returncode, done.stdout) == (2, "")
@@ -291,3 +293,31 @@ def test_what_a_wire_did_is_exact_to_the_packet(tmp_path: Path) -> None:
     ]
     # A lab's links take frames of XDP.
     assert outcome["via"] == "xdp"
+
+
+LINK_BPS = 50e6
+BETWEEN = {64: 60, 512: 508, 1518: 1514}
+"""Bytes of a frame as the link's queue counts them, by its size with FCS."""
+
+
+@pytest.mark.full_matrix
+@pytest.mark.takes(60)
+@pytest.mark.parametrize("size", BETWEEN)
+@pytest.mark.decided_by("what the queue between two routers lets through")
+def test_highest_rate_without_loss_is_the_one_that_the_link_has(size: int, tmp_path: Path) -> None:
+    """NDR and PDR of a path whose link has 50 Mbit/s, by one search."""
+    test = (
+        f"{{name: n, kind: packets, size: {size}, duration: 4s, search: {{width: 1%, until: "
+        "[lost_ratio <= 0, lost_ratio <= 0.5%]}}"
+    )
+    plan = (
+        "{name: ndr, topology: remote-access, lab: {link: {rate: 50mbit}}, sut: {kind: route}, "
+        f"tests: [{test}]}}"
+    )
+    run = cli.run(plan, tmp_path)
+    assert run.code == 0, run.err
+    figures = run.figures("n")
+    truth = LINK_BPS / 8 / BETWEEN[size]
+    for name in ("found_rate_per_s", "found_rate_2_per_s"):
+        # Half of a percent is lost at half of a percent above the link's rate.
+        assert figures[name] == pytest.approx(truth, rel=0.015), name

@@ -99,8 +99,8 @@ class Conditions:
         """The shares of loss that the further conditions allow; made ones in their order if they are of other
         figures."""
         losses = [next((t.value for t in one.targets if t.metric == "lost_ratio"), 0.0) for one in self.further]
-        rising = all(low < high for low, high in pairwise([0.0, *losses]))
-        return tuple(losses) if rising else tuple((number + 1) / 10 for number in range(len(losses)))
+        is_ascending = all(low < high for low, high in pairwise([0.0, *losses]))
+        return tuple(losses) if is_ascending else tuple((number + 1) / 10 for number in range(len(losses)))
 
     @classmethod
     def read(cls, text: str, test: str, kind: str, option: str = "--find-rate") -> Conditions:

@@ -137,7 +137,7 @@ def figures(
 
 
 def _clock_bound_us(data: TestData) -> float | None:
-    """By how much the clocks of a generator and of a receiver may be further apart than is known."""
+    """The largest error, us, of the known difference between the clocks of a generator and of a receiver."""
     bounds = [data.clock_bounds_ns.get(host) for host in {*data.hosts, *(host for host, _ in data.receivers)}]
     known = [bound for bound in bounds if bound is not None]
     return sum(known) / 1000 if known and len(known) == len(bounds) else None

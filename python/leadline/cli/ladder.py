@@ -154,9 +154,10 @@ def _tests(asked: dict[str, Any]) -> list[BaseTest]:
     from leadline.registry import KINDS
 
     ladder = single_args.parse(Ladder, asked, {})
-    if any(kind == "packets" for kind, _ in ladder.rungs):
+    raw = next((rung.layer for _, rung in ladder.rungs if rung.is_on_request), None)
+    if raw is not None:
         raise InputError(
-            "--layers packets: `leadline serve` counts no raw packets",
+            f"--layers {raw}: `leadline serve` counts no raw packets",
             hint="a plan has an agent at both ends: ladder: {layers: [packets, udp]}",
         )
     return [validate_input(KINDS.get(kind).model, ladder.test(kind, rung)) for kind, rung in ladder.rungs]

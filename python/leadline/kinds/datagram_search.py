@@ -85,7 +85,7 @@ class DatagramSearchTarget:
 
     @property
     def allowed_losses(self) -> Sequence[float]:
-        """Those of the further conditions."""
+        """The shares that the further conditions allow."""
         return self.conditions.allowed_losses
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:

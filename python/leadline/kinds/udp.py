@@ -240,7 +240,8 @@ class Udp(Kind[UdpTest]):
     command = Command(
         UdpTest,
         "Measure UDP throughput, loss, reordering and jitter. The receiver counts them.",
-        "Example: leadline udp\n\n    leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s",
+        "Example: leadline udp\n\n    leadline udp 192.0.2.7 --rate 100mbit -l 1400 -d 10s\n\n"
+        "    leadline udp 192.0.2.7 -l 1400 -d 1s --find-rate 'lost_ratio < 0.1%'",
         position=3,
         rows=(
             *(o.HOST, o.DURATION, o.WARMUP, o.NUMBER, o.FLOWS, o.THREADS, o.REVERSE, o.BIDIRECTIONAL),

@@ -102,6 +102,10 @@ class BaseTest(PlanModel):
         """Keys that a fleet of this number of clients does not support."""
         yield "kind", f"a fleet's clients cannot carry {self.kind} tests", "use tunnel, udp or tcp"
 
+    def given_host_conflicts(self) -> Iterator[Conflict]:
+        """Conflicts of its keys on given hosts."""
+        yield from ()
+
     def server_conflicts(self) -> Iterator[Conflict]:
         """Keys that the run's own server does not support."""
         yield from ()

@@ -182,7 +182,8 @@ class PointSpec(PlanModel):
     @rule
     def _the_server_obeys(self) -> Iterator[PydanticCustomError]:
         for index, test in enumerate(self.tests):
-            for key, text, hint in test.server_conflicts():
+            given = test.given_host_conflicts() if self.hosts is not None else ()
+            for key, text, hint in (*test.server_conflicts(), *given):
                 yield validation_error(text, at=("tests", index, key), hint=hint)
 
     @rule

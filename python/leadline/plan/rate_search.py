@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from leadline.errors import PlanError
 from leadline.plan.base_test import BaseTest, Conflict
-from leadline.plan.field_types import PlanModel, Share, validation_error
+from leadline.plan.field_types import Items, PlanModel, Share, validation_error
 from leadline.plan.source import Mark, Node
 from leadline.plan.targets import Target, read_target
 
@@ -25,21 +25,22 @@ _SHORT_MS = 10_000
 """The shorter trials before them, together."""
 
 
+_Conditions = Annotated[
+    Items[str],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
+]
+
+
 class RateSearch(PlanModel):
     """The highest rate at which all conditions hold, by MLRsearch (RFC 9971), instead of one rate."""
 
     metric: Literal["rate"] = "rate"
     """What is searched: the rate of the load."""
-    until: str | tuple[str, ...]
+    until: _Conditions
     """The conditions: METRIC < VALUE, joined by `and`. Of two, the second a weaker form of the first, one search finds
     both rates: [lost_ratio <= 0, lost_ratio <= 0.5%] are NDR and PDR."""
     width: Annotated[Share, Field(gt=0, le=0.5)] = 0.02
     """The distance of the two rates at the end, as a share of the higher one."""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The conditions, one text for each rate."""
-        return (self.until,) if isinstance(self.until, str) else self.until
 
 
 def read_conditions(text: str, test: str, kind: str) -> tuple[Target, ...]:
@@ -80,12 +81,13 @@ def search_conflicts(
     if number is not None:
         yield "number", "the trials of a search end with their duration", "leave it out"
     try:
-        read = [read_conditions(text, test.name, test.kind) for text in search.texts]
+        read = [read_conditions(text, test.name, test.kind) for text in search.until]
     except PlanError as error:
         yield "search", error.message.removeprefix("target "), error.hint
         return
     if not read or len(read) > most:
-        yield "search", f"one search of {test.kind} has 1 to {most} conditions: {len(read)}", "search others in tests"
+        rates = "one rate" if most == 1 else f"one or {most} rates"
+        yield "search", f"a search of {test.kind} finds {rates}, not {len(read)}", "search others in tests of their own"
     elif not all(is_weaker(weaker, one) for one, weaker in pairwise(read)):
         hint = "as in [lost_ratio <= 0, lost_ratio <= 0.5%]"
         yield "search", "each condition of a search is a weaker form of the one before, of the same figures", hint

@@ -48,7 +48,7 @@ class SearchedKind(Protocol):
 
 def condition_metrics(test: BaseTest) -> list[str]:
     """The figures in the conditions of a test's search."""
-    return [target.metric for target in read_conditions(test.searched.texts[0], test.name, test.kind)]
+    return [target.metric for target in read_conditions(test.searched.until[0], test.name, test.kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _PlanTarget:
 
     @property
     def allowed_losses(self) -> Sequence[float]:
-        """Those of the further conditions."""
+        """The shares that the further conditions allow."""
         return self.conditions.allowed_losses
 
     def judge(self, result: TestResult, rate_per_s: float, duration_s: float) -> Trial:
@@ -113,7 +113,7 @@ class PlanSearch:
             LeadlineError: the load without a rate failed or reached nothing, or a load failed.
             Interrupted: the user stopped it.
         """
-        conditions = Conditions.read_all(self.test.searched.texts, self.test.name, self.test.kind, "search.until")
+        conditions = Conditions.read_all(self.test.searched.until, self.test.name, self.test.kind, "search.until")
         target = _PlanTarget(KINDS.get(self.test.kind), self.test, conditions)
         search = RateSearch(target, partial(self._measure, target.kind), self.interrupt)
         found = SearchResult(Ending.FAILED, None, None, None)

@@ -66,7 +66,7 @@ def test_options_choose_layers_and_lengths(load: Callable[..., Plan]) -> None:
 def test_rate_of_datagrams_can_be_searched_for(load: Callable[..., Plan]) -> None:
     (case,) = load(HEAD + "sut: {kind: route}\nladder: {layers: [udp, tcp], rate: search}\n").cases
     udp, tcp = case.tests
-    assert udp.searched.until == "lost_ratio < 0.1%" and udp.model_dump()["rate_bps"] is None
+    assert udp.searched.until == ("lost_ratio < 0.1%",) and udp.model_dump()["rate_bps"] is None
     assert tcp.searched is None
 
 

@@ -58,6 +58,11 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
             print(line, flush=True)
     elif test.dst is None and test.template is None and (test.pcap is None or test.rewrite_macs):
         raise InputError("--dst: the packets have no destination", hint="as in --dst 198.18.0.2")
+    if test.protocol == "tcp-syn" and test.to is None:
+        raise InputError(
+            "--protocol tcp-syn: segments that open connections flood what answers them",
+            hint="name the interface of this host where they arrive (--to), or use a plan with a lab",
+        )
     if test.echo and test.to is None:
         raise InputError("--echo: nothing sends the packets back", hint="name where they arrive (--to)")
     if values["find_rate"]:

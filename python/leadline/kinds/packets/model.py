@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from leadline.kinds.packets import fields
 from leadline.plan import units
-from leadline.plan.base_test import BaseTest
+from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.dscp import Dscp
 from leadline.plan.field_types import Clients, RateBps, Total, rule, validation_error, within
 from leadline.plan.packet_rates import FCS_BYTES, PacketRate, mean_frame_bytes, read_packet_rate
@@ -183,6 +183,11 @@ class PacketsTest(BaseTest):
             )
         if self.zipf is not None and self.threads > 1:
             yield validation_error("flows by Zipf's law are those of one thread", at=("threads",))
+
+    def given_host_conflicts(self) -> Iterator[Conflict]:
+        """A flood of segments that open connections fills tables of what answers them: in a lab of one's own only."""
+        if self.protocol == "tcp-syn":
+            yield "protocol", "segments that open connections go to a lab's hosts only", "use udp, tcp-ack or icmp"
 
     @rule
     def _echo_fits(self) -> Iterator[PydanticCustomError]:
