@@ -1,4 +1,5 @@
-"""Writes the pages of trends and comparisons: one HTML file each that opens offline, loads nothing and runs no script.
+"""Writes pages without a script, as those of trends, comparisons and benchmarks: one HTML file each that opens offline
+and loads nothing.
 
 Plots are SVG that the browser scales: their coordinates are percent. Every string is escaped by the template, and the
 page's policy allows no script at all. Computes no figure.
@@ -23,7 +24,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 def render_trend(trend: Trend) -> str:
     """The page of `leadline trend`: the answer, the shifts with their places, and a plot of each history."""
-    return _render(
+    return render_page(
         "trend.html",
         title=trends.answer(trend),
         tone=_tone_of_trend(trend),
@@ -40,10 +41,11 @@ def render_comparison(compared: Sequence[ComparedRuns]) -> str:
     """The page of `leadline compare`: for each pair the words, and a plot of ratios with their intervals."""
     plots = [forest_plot.forest_plot(one) for one in compared]
     title = plots[0].sentence if len(plots) == 1 else f"{len(plots)} comparisons"
-    return _render("comparison.html", title=title, tone="bounded", plots=plots)
+    return render_page("comparison.html", title=title, tone="bounded", plots=plots)
 
 
-def _render(template: str, **values: object) -> str:
+def render_page(template: str, **values: object) -> str:
+    """A page by its template, with the styles and the policy of all of them."""
     styles = Markup(_static("report.css") + _static("plain_pages.css"))
     return _environment().get_template(template).render(styles=styles, policy=_POLICY, version=__version__, **values)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leadline.analysis.model import Metric
-from leadline.kinds.packets import rfc2544
+from leadline.kinds.packets import rfc2544, rfc2544_page
 from leadline.kinds.packets.model import PacketsTest
 from leadline.registry import KINDS
 from leadline.trial.interrupt import Interrupt
@@ -82,7 +82,7 @@ def test_missing_packets_are_lost_or_never_sent() -> None:
 
 
 def test_table_has_a_share_of_the_line_where_its_rate_is_known() -> None:
-    one = rfc2544.SizeResult(64, 1_488_095.0, False, 1.0, 2.0, 3.0, 2.0, ((2e6, 0.25),), None)
+    one = rfc2544.SizeResult(64, 1_488_095.0, False, 1.0, 2.0, 3.0, 2.0, ((2e6, 0.25),), None, None)
     head, row = rfc2544.rows([one], 1e9)
     assert dict(zip(head, row, strict=True)) | {"line": "", "throughput": ""} == {
         **{"size": "64 B", "throughput": "", "layer 2": "762 Mbit/s", "line": "", "delay p50": "2.00 µs"},
@@ -90,3 +90,26 @@ def test_table_has_a_share_of_the_line_where_its_rate_is_known() -> None:
     }
     assert "100" in row[3]
     assert len(next(iter(rfc2544.rows([one], None)))) == len(head) - 1
+
+
+def test_buffer_is_what_a_burst_fills_of_it() -> None:
+    """1,000 packets at 200,000/s take 5 ms, in which half of them are forwarded (RFC 9004)."""
+    assert rfc2544.buffer_us(1000, TOP, CAPACITY) == pytest.approx(2500)
+    assert rfc2544.buffer_us(1000, TOP, 2 * TOP) == 0
+    assert rfc2544.buffer_us(None, TOP, CAPACITY) is None
+
+
+def test_page_has_the_four_tests_and_marks_bounds(benchmark: rfc2544.Benchmark) -> None:
+    sizes = [
+        rfc2544.SizeResult(size, rate, is_bound, 1.0, 2.0, None, None, ((TOP, 0.5), (CAPACITY, 0.0)), 2500.0, 1000)
+        for size, rate, is_bound in ((64, CAPACITY, False), (1518, 8e4, True))
+    ]
+    page = rfc2544_page.render(sizes, "<eth1> to eth2", 1.0, 1e9)
+    assert [page.count(f'<section id="{one}">') for one in ("throughput", "latency", "frame-loss", "back-to-back")] == [
+        1
+    ] * 4
+    assert "≥ 80.0 k/s" in page
+    assert "100 k/s" in page
+    assert "&lt;eth1&gt;" in page
+    assert "2.50 ms" in page
+    assert "1.49 M/s" in page, "the rate of a line of 1 Gbit/s"

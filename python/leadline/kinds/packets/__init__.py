@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError
@@ -258,6 +259,12 @@ class Packets(Kind[PacketsTest]):
                 " loss. -d is the length of a trial; the RFC asks for 60s.",
                 type=bool,
                 default=False,
+            ),
+            Option(
+                ("--html",),
+                "Write the result of --rfc2544 as a page, with plots.",
+                type=Path,
+                metavar="FILE",
             ),
             *(o.INTERVAL, o.JSON, o.VERBOSE, o.OUT, o.targets("lost_ratio < 0.1%")),
         ),

@@ -65,6 +65,8 @@ def measure(kind: Kind[PacketsTest], values: Mapping[str, Any]) -> int:
         )
     if test.echo and test.to is None:
         raise InputError("--echo: nothing sends the packets back", hint="name where they arrive (--to)")
+    if values["html"] is not None and not values["rfc2544"]:
+        raise InputError("--html without --rfc2544: there is no page of one measurement", hint="--out has its report")
     if values["find_rate"]:
         return _find_rate(kind, test, within, values)
     if values["rfc2544"]:
@@ -100,13 +102,15 @@ def _benchmark(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
     """
     from rich.table import Table
 
-    from leadline.cli.output import print_all, print_json
+    from leadline.cli.output import check_writable, print_all, print_json, write_option_file
     from leadline.kinds.packets.rfc2544 import SIZES, Benchmark, document, rows
     from leadline.trial.interrupt import Interrupt
 
     _refuse_beside("--rfc2544", test, values)
     if values["out"] is not None:
         raise InputError("--out and --rfc2544 exclude each other", hint="leave one out")
+    if values["html"] is not None:
+        check_writable("--html", values["html"])
     interrupt = Interrupt(lambda: print_note("stopping; press Ctrl-C again to stop at once"), lambda: None)
     argv = ["leadline", *sys.argv[1:]]
     benchmark = Benchmark(kind, test, _measurement(within, argv), argv, interrupt, print_note)
@@ -116,6 +120,12 @@ def _benchmark(kind: Kind[PacketsTest], test: PacketsTest, within: Sequence[str]
             return await benchmark.run(tuple(test.size) if values["size"] is not None else SIZES)
 
     found = asyncio.run(run())
+    if values["html"] is not None:
+        from leadline.kinds.packets.rfc2544_page import render
+
+        what = f"{test.device} to {test.to}, {test.protocol}, {test.flows:,} flow{'s' if test.flows > 1 else ''}"
+        write_option_file("--html", values["html"], render(found, what, test.duration_ms / 1000, test.line_bps))
+        print_note(f"page: {values['html']}")
     if values["json"]:
         print_json(document(found, test.device or "", test.duration_ms))
     else:

@@ -45,6 +45,8 @@ class SizeResult:
     delay_variation_us: float | None
     loss_curve: tuple[tuple[float, float | None], ...]
     """Offered rates, and the share of the frames that was lost or never sent at each."""
+    buffer_us: float | None
+    """Time of that burst, less what the device forwards meanwhile (RFC 9004, 6.4); None where there is no burst."""
     burst_packets: int | None
     """Frames that passed at the generator's full rate without loss; None where none was lost in a whole trial."""
 
@@ -88,13 +90,15 @@ class Benchmark:
         self.say(f"{size} bytes: frame loss")
         curve = await self._loss_curve(test, top)
         self.say(f"{size} bytes: bursts")
+        burst = await self._longest_burst(test, top)
         return SizeResult(
             size=size,
             throughput_per_s=rate,
             is_lower_bound=answer.found.high_per_s is None,
             **delays,
             loss_curve=tuple(curve),
-            burst_packets=await self._longest_burst(test, top),
+            burst_packets=burst,
+            buffer_us=buffer_us(burst, top, rate),
         )
 
     async def _delays(self, test: PacketsTest, rate_per_s: float | None) -> dict[str, float | None]:
@@ -143,6 +147,13 @@ class Benchmark:
         self._number += 1
         single = replace(self.measurement(test), case=f"c{self._number:02}", alone=False)
         return await measure(single, [], None, self.interrupt, ())
+
+
+def buffer_us(burst: int | None, sent_per_s: float | None, forwarded_per_s: float | None) -> float | None:
+    """The time of the device's buffer, us, by a burst at one rate of which it forwards packets at another meanwhile."""
+    if burst is None or not sent_per_s or forwarded_per_s is None:
+        return None
+    return 1e6 * burst / sent_per_s * (1 - min(1.0, forwarded_per_s / sent_per_s))
 
 
 def missing_ratio(result: TestResult) -> float | None:

@@ -27,8 +27,8 @@ use crate::metering::FlowCounters;
 /// Frames per call.
 const BATCH: usize = 64;
 /// A gap that is slept through; shorter ones pass by looking at the clock.
-const LONG_GAP_NS: u64 = 150_000;
-const EARLY_NS: u64 = 100_000;
+const LONG_GAP_NS: u64 = 400_000;
+const EARLY_NS: u64 = 300_000;
 /// How late a stop may be seen, ns.
 const TURN_NS: u64 = 20_000_000;
 const READ_BYTES: usize = 1 << 20;
