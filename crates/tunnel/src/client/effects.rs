@@ -29,6 +29,9 @@ pub trait Inbox: Figures {
 
     /// Replies to packets of the current batch, concatenated; they are sent at the end of the batch.
     fn replies(&mut self) -> &mut Vec<u8>;
+
+    /// Space for one opened packet. Its user takes it and puts it back.
+    fn space(&mut self) -> &mut Vec<u8>;
 }
 
 /// The client's socket.
@@ -102,6 +105,8 @@ pub struct Scratch {
     pub packet: Vec<u8>,
     /// Replies to packets from a tunnel, concatenated.
     pub replies: Vec<u8>,
+    /// An opened packet.
+    pub space: Vec<u8>,
 }
 
 /// How to close a socket.

@@ -26,15 +26,15 @@ impl VpnClient {
     fn session_assigned(&self) -> Option<AssignedConfig> {
         let session = self.session.as_ref()?;
         let server = self.settings.server(self.server_turn);
-        Some(AssignedConfig::new(server, session.pushed()?, session.cipher(), self.settings.mtu))
+        session.assigned(server, self.settings.mtu)
     }
 
     /// Checks the assigned configuration; if no check fails, the tunnel is verified.
     fn check(&mut self, now_ns: u64, effects: &mut impl Effects) {
-        let Some(pushed) = self.session.as_ref().and_then(|session| session.pushed()) else { return };
+        let Some(granted) = self.session.as_ref().and_then(|session| session.granted()) else { return };
         let Some(assigned) = self.assigned.as_deref() else { return };
-        let missing = self.settings.expectation.missing(pushed, assigned);
-        let malformed = pushed.malformed().map(str::to_owned);
+        let missing = self.settings.expectation.missing(granted, assigned);
+        let malformed = granted.malformed().map(str::to_owned);
         // Claims the addresses in any case: other clients must not have the same.
         let shared = effects.claim(assigned, now_ns);
         let order = ["partial_no_address", "partial_address_outside_pool"];

@@ -41,7 +41,7 @@ pub fn client_row(client: &Client) -> TunnelClientReport {
         retransmits: machine.retransmits(),
         addresses: addresses(assigned),
         peer_id: assigned.and_then(|assigned| assigned.peer_id),
-        cipher: assigned.and_then(|assigned| assigned.cipher).map(|cipher| cipher.name().to_owned()),
+        cipher: assigned.and_then(|assigned| assigned.cipher).map(str::to_owned),
         local: machine.local().map(|local| local.to_string()),
         inside: inner_counts(client),
     }

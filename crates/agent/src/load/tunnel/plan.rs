@@ -15,11 +15,11 @@ use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::server::Server;
 use leadline_tunnel::client::settings::{PingSettings, Settings};
 use leadline_tunnel::openvpn::config::{ClientConfig, Identity};
-use leadline_tunnel::openvpn::data::DataCipher;
+use leadline_tunnel::openvpn::fleet::OpenVpn;
 use leadline_tunnel::openvpn::identity::Authority;
 use leadline_tunnel::openvpn::message::net::parse as parse_network;
 use leadline_tunnel::openvpn::profile::{self, Family, Profile, Remote};
-use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::secret::Secret;
 use leadline_wire::{Blame, ErrorReport, IpVersion, TunnelAction, TunnelExpectation, TunnelIdentities, TunnelSpec};
 
 use super::traffic::{self, TrafficPlan};
@@ -80,15 +80,14 @@ impl Plan {
         // If some clients are settled, only they ping: their pings show the effect of the arrivals.
         let pinging = if spec.settled > 0 { spec.settled } else { spec.clients };
         let settings = Settings {
-            identities: identities(&config, &profile, spec)?,
             servers,
             attempt_ns: u64::from(spec.attempt_ms) * 1_000_000,
             retries: spec.retries,
-            expectation: expectation(&spec.expect, config.ciphers.clone())?,
+            expectation: expectation(&spec.expect, config.ciphers.iter().map(|cipher| cipher.name()).collect())?,
             mtu: profile.tun_mtu,
             first_data_ns: u64::from(spec.first_data_ms) * 1_000_000,
             pings: ping_ns.map(|gap_ns| PingSettings { gap_ns, clients: pinging }),
-            config: Arc::new(config),
+            protocol: Arc::new(OpenVpn { identities: identities(&config, &profile, spec)?, config: Arc::new(config) }),
         };
         Ok(Self {
             has_random_remotes: profile.remote_random,
@@ -243,7 +242,7 @@ fn unreachable_reason(from: &SocketAddr, error: &io::Error) -> String {
 }
 
 /// Returns what must be assigned to clients; a cipher must be one of `offered`.
-fn expectation(spec: &TunnelExpectation, offered: Vec<DataCipher>) -> Result<Expectation, ErrorReport> {
+fn expectation(spec: &TunnelExpectation, offered: Vec<&'static str>) -> Result<Expectation, ErrorReport> {
     let nets = |name: &str, texts: &[String]| {
         let net =
             |text: &String| parse_network(text).map_err(|error| input_error("bad_network", format!("{name}: {error}")));

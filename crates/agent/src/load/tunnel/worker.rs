@@ -13,9 +13,8 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_tunnel::client::effects::Scratch;
 use leadline_tunnel::client::phase::{Phase, PHASES};
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::client::{Action, Input, Progress, VpnClient};
-use leadline_tunnel::openvpn::client::Client as Session;
-use leadline_tunnel::openvpn::profile::Transport;
 use leadline_tunnel::timer::{earlier, is_due};
 use leadline_wire::{TunnelActionKind, TunnelPacketSizes};
 
@@ -148,7 +147,7 @@ impl Worker {
         minimize_timer_slack();
         // The first use of a thread's random number generator is slow; this time must not count towards a client.
         let plan = &self.fleet.plan;
-        drop(Session::new(&plan.settings.config, plan.settings.identity(self.number), monotonic_ns()));
+        drop(plan.settings.protocol.begin(self.number, None, monotonic_ns()));
         signal.sleep_until(self.fleet.at_ns().unwrap_or_else(monotonic_ns));
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
@@ -276,6 +275,7 @@ impl Worker {
                 traffic,
                 counters: fleet.counters.get(machine.number() as usize).map(Arc::as_ref),
                 replies: &mut scratch.replies,
+                space: &mut scratch.space,
             };
             let mut received_ns = None;
             let received = transport.receive(buffers, |arrived_ns, packet| {

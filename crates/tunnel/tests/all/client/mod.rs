@@ -13,7 +13,7 @@ use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::phase::{Occasion, Phase};
 use leadline_tunnel::client::{Action, Input, Progress};
 
-use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent};
 
 fn with(behaviour: Behaviour) -> TestSettings {

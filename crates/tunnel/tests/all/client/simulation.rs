@@ -17,13 +17,14 @@ use leadline_tunnel::client::effects::{
 use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::server::Server;
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::client::settings::{PingSettings, Settings};
 use leadline_tunnel::client::{Input, Progress, VpnClient};
 use leadline_tunnel::inside::icmp;
 use leadline_tunnel::openvpn::client::Received;
-use leadline_tunnel::openvpn::profile::Transport;
-use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::openvpn::fleet::OpenVpn;
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use leadline_tunnel::secret::Secret;
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
@@ -132,11 +133,10 @@ impl Simulation {
         setup.server.users =
             settings.behaviour.users.iter().map(|(user, own)| ((*user).into(), (*own).into())).collect();
         setup.identity.user = settings.user.map(|(user, password)| (user.to_owned(), Secret::from(password)));
-        let offered = setup.client.ciphers.clone();
+        let offered = setup.client.ciphers.iter().map(|cipher| cipher.name()).collect();
         let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: settings.behaviour.transport };
         let shared = Arc::new(Settings {
-            config: Arc::new(setup.client),
-            identities: vec![setup.identity],
+            protocol: Arc::new(OpenVpn { config: Arc::new(setup.client), identities: vec![setup.identity] }),
             servers: vec![server],
             attempt_ns: settings.attempt_ns,
             retries: settings.retries,
@@ -451,6 +451,10 @@ impl Inbox for Recorder {
 
     fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.scratch.replies
+    }
+
+    fn space(&mut self) -> &mut Vec<u8> {
+        &mut self.scratch.space
     }
 }
 
