@@ -46,6 +46,7 @@ pub fn wireguard(data: &[u8]) {
         public_key: PrivateKey::from_bytes([2; 32]).public(),
         endpoint: Some(([127, 0, 0, 1], 9).into()),
         allowed_ips: ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("the prefix is valid")).to_vec(),
+        preshared_key: None,
         keepalive_s: None,
     };
     let mut machine = Machine::new(&PrivateKey::from_bytes([1; 32]), &[peer]).expect("the peer is valid");

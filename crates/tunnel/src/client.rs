@@ -325,8 +325,9 @@ impl VpnClient {
 
     /// The current or last attempt.
     pub fn attempt(&self) -> Option<Attempt> {
-        let is_pushed = self.current.steps.pushed_ns.is_some();
-        let assigned = self.assigned.as_deref().copied().filter(|_| is_pushed);
+        let steps = &self.current.steps;
+        let is_assigned = steps.complete_ns().or(steps.ip_assigned_ns).is_some();
+        let assigned = self.assigned.as_deref().copied().filter(|_| is_assigned);
         (self.current.number > 0).then_some(Attempt { assigned, ..self.current })
     }
 

@@ -1,6 +1,6 @@
 //! What the life of a VPN client (`client`) has to know of its protocol: a `Protocol` begins sessions, and a `Session`
 //! is one attempt with its tunnel, as a machine without I/O and without a clock. Owns the interface and its values;
-//! OpenVPN implements it in `openvpn::fleet`.
+//! OpenVPN implements it in `openvpn::fleet`, WireGuard in `wireguard::client`.
 //!
 //! The driver passes each datagram to `handle` and calls `poll` until it returns `Wait`; it calls `poll` again at
 //! `deadline_ns`. Data passes through `send` and `handle` without `poll`.
@@ -18,6 +18,9 @@ pub trait Protocol: Send + Sync {
     /// Begins an attempt of a client; `poll` returns its first packet. `token` is what the server of an earlier
     /// attempt issued.
     fn begin(&self, client: u32, token: Option<Token>, now_ns: u64) -> Box<dyn Session>;
+
+    /// The steps of an attempt, in order.
+    fn steps(&self) -> &'static [Step];
 }
 
 /// One attempt of a client, and its tunnel.
@@ -104,8 +107,8 @@ pub enum Output {
 pub enum Event {
     /// A step of the attempt is done.
     Step(Step),
-    /// The configuration is complete; data can be sent.
-    Up,
+    /// The configuration is complete with this step; data can be sent.
+    Up(Step),
     /// This end uses new keys. The server may still refuse them: `RenewalAccepted` or `RenewalRefused` follows unless
     /// the server stays silent.
     Renewed,
@@ -122,6 +125,10 @@ pub enum Event {
         /// How long the client waits, ns.
         until_ns: u64,
     },
+    /// The server asked the client to prove its address by a cookie before it does more.
+    CookieAsked,
+    /// The tunnel is up in part and stays so: data cannot pass, for this reason.
+    Incomplete(Failure),
     /// The session is over.
     Failed(Failure),
 }
@@ -135,6 +142,14 @@ pub enum Step {
     Tls,
     /// Both halves of the keys are known.
     Keys,
+    /// All pushed options are known.
+    Pushed,
+    /// The two ends have authenticated each other: the IKE SA is up.
+    IkeUp,
+    /// The server assigned an address.
+    IpAssigned,
+    /// The keys of the data channel are in use: a child SA, or WireGuard's session.
+    ChildUp,
 }
 
 /// Why a client could not connect or lost its session.

@@ -90,10 +90,12 @@ impl VpnClient {
     fn session_event(&mut self, now_ns: u64, event: Event, effects: &mut impl Effects) {
         match event {
             Event::Step(step) => self.step_done(now_ns, step, effects),
-            Event::Up => {
-                self.current.steps.pushed_ns = Some(now_ns);
+            Event::Up(step) => {
+                self.step_done(now_ns, step, effects);
                 self.options_received(now_ns, effects);
             }
+            Event::CookieAsked => effects.counts().cookies_received += 1,
+            Event::Incomplete(failure) => self.stay_incomplete(now_ns, &failure, effects),
             Event::Renewed => self.renewal.done(now_ns, effects),
             Event::RenewalAccepted => self.renewal.accept(effects),
             Event::RenewalRefused => self.renewal.refuse(effects),
@@ -117,6 +119,10 @@ impl VpnClient {
             }
             Step::Tls => steps.tls_ns = Some(now_ns),
             Step::Keys => steps.keys_ns = Some(now_ns),
+            Step::Pushed => steps.pushed_ns = Some(now_ns),
+            Step::IkeUp => steps.ike_up_ns = Some(now_ns),
+            Step::IpAssigned => steps.ip_assigned_ns = Some(now_ns),
+            Step::ChildUp => steps.child_up_ns = Some(now_ns),
         }
     }
 

@@ -35,6 +35,10 @@ impl Protocol for OpenVpn {
             token => Client::new(&self.config, &identity.with_token(token), now_ns),
         })
     }
+
+    fn steps(&self) -> &'static [Step] {
+        &[Step::Answered, Step::Tls, Step::Keys, Step::Pushed]
+    }
 }
 
 impl Session for Client {
@@ -112,7 +116,7 @@ impl From<OwnEvent> for Event {
             OwnEvent::Answered => Self::Step(Step::Answered),
             OwnEvent::TlsDone => Self::Step(Step::Tls),
             OwnEvent::KeysDone => Self::Step(Step::Keys),
-            OwnEvent::Up => Self::Up,
+            OwnEvent::Up => Self::Up(Step::Pushed),
             OwnEvent::Renegotiated => Self::Renewed,
             OwnEvent::RenegotiationAccepted => Self::RenewalAccepted,
             OwnEvent::RenegotiationRefused => Self::RenewalRefused,

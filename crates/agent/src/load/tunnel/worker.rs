@@ -23,7 +23,7 @@ use super::client_report::{attempt_rows, client_row};
 use super::effects::{socket_error, Account, ClientEffects, ClientSocket, Receiving};
 use super::fleet::Fleet;
 use super::inner_traffic::TrafficPhase;
-use super::report::{Snapshot, Tally, WorkerReport};
+use super::report::{ReachedSteps, Snapshot, Tally, WorkerReport};
 use super::scheduled_actions::ActionSchedule;
 use super::transport::{Buffers, Outbox};
 use crate::control_signal::ControlSignal;
@@ -162,6 +162,8 @@ impl Worker {
         let ended_ns = monotonic_ns();
         let thread = Some(meter.end(ended_ns));
         self.tally.phases = self.phases;
+        let steps = self.fleet.plan.settings.protocol.steps();
+        self.tally.reached = ReachedSteps::of(steps, self.clients.iter().map(|client| &client.machine));
         self.clients
             .iter()
             .filter_map(|client| client.transport.as_ref())

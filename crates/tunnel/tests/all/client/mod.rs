@@ -4,6 +4,7 @@
 mod data_path;
 mod reconnects;
 mod simulation;
+mod wireguard;
 
 use std::io;
 
