@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import cli_runs as cli
@@ -22,7 +27,8 @@ pytestmark = [
     pytest.mark.takes(6),
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
-PEERS = 20
+PEERS = 200
+PORT = 51820
 OWN = KeyPair.generate()
 _PEER = re.compile(r"\[Peer\]\nPublicKey = (\S+)\nAllowedIPs = (\S+)\n")
 
@@ -38,43 +44,85 @@ def file(place: Inside) -> Path:
     file = place.folder / "wg0.conf"
     file.write_text(
         f"[Interface]\nPrivateKey = {KeyPair.generate().private}\nAddress = 10.99.0.2/16\n"
-        f"[Peer]\nPublicKey = {OWN.public}\nEndpoint = 127.0.0.1:51820\nAllowedIPs = 10.99.0.0/16\n"
+        f"[Peer]\nPublicKey = {OWN.public}\nEndpoint = 127.0.0.1:{PORT}\nAllowedIPs = 10.99.0.0/16\n"
     )
     return file
 
 
 @pytest.fixture(scope="module")
-def gateway(place: Inside, file: Path) -> Iterator[None]:
-    """A gateway that loads what `--write-peers` wrote."""
+def peers(file: Path) -> Path:
+    """What `--write-peers` writes for the gateway."""
     target = file.with_name("peers.conf")
-    subprocess.run(
-        [cli.quick_command, "tunnel", file, "--peers", str(PEERS), "--write-peers", target],
-        check=True,
-        capture_output=True,
-    )
-    peers = [
+    command = [cli.quick_command, "tunnel", file, "--peers", str(PEERS), "--write-peers", target]
+    subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+@pytest.fixture(scope="module", params=["embedded", "wireguard-go"])
+def gateway(request: pytest.FixtureRequest, place: Inside, peers: Path) -> Iterator[None]:
+    """A gateway that has loaded the list of the clients."""
+    with (_embedded if request.param == "embedded" else _wireguard_go)(place, peers):
+        yield
+
+
+@contextmanager
+def _embedded(place: Inside, peers: Path) -> Iterator[None]:
+    listed = [
         {"public_key": key, "endpoint": None, "allowed_ips": [allowed], "keepalive_s": None}
-        for key, allowed in _PEER.findall(target.read_text())
+        for key, allowed in _PEER.findall(peers.read_text())
     ]
     config = {
         "interface": "wg0",
         "mtu": 1420,
         "private_key": OWN.private,
-        "listen_port": 51820,
+        "listen_port": PORT,
         "listen_address": "127.0.0.1",
         "addresses": ["10.99.0.1/16"],
-        "peers": peers,
+        "peers": listed,
     }
-    made = file.with_name("gateway.json")
+    made = peers.with_name("gateway.json")
     made.write_text(json.dumps(config))
     made.chmod(0o600)
-    process = place.start([agent_binary(), "wireguard", made], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    assert any(b"ready" in line for line in process.stdout)
-    yield
-    servers.interrupt(process)
-    process.wait(cli.WITHIN_S)
-    process.stdout.close()
+    with _running(place, [agent_binary(), "wireguard", made], b"ready"):
+        yield
+
+
+@contextmanager
+def _wireguard_go(place: Inside, peers: Path) -> Iterator[None]:
+    missing = [name for name in ("wireguard-go", "wg") if shutil.which(name) is None]
+    if missing or place.rootless:
+        pytest.skip(f"{missing[0]} is not installed" if missing else "its socket needs root")
+    # Its socket lies in a folder that all namespaces share.
+    name = f"wg{os.getpid() % 100_000}"
+    made = peers.with_name("gateway.conf")
+    made.write_text(f"[Interface]\nPrivateKey = {OWN.private}\nListenPort = {PORT}\n{peers.read_text()}")
+    made.chmod(0o600)
+    with _running(place, ["env", "LOG_LEVEL=verbose", "wireguard-go", "-f", name], b"UAPI listener started"):
+        for command in (
+            ["wg", "setconf", name, made],
+            ["ip", "address", "add", "10.99.0.1/16", "dev", name],
+            ["ip", "link", "set", name, "up"],
+        ):
+            subprocess.run(place.enter(command), check=True, capture_output=True)
+        yield
+
+
+@contextmanager
+def _running(place: Inside, command: Sequence[str | Path], ready: bytes) -> Iterator[None]:
+    """A program in the jail until the end of the block, once it has said that it is ready."""
+    log = place.folder / "gateway.log"
+    with log.open("wb") as said:
+        process = place.start(command, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + cli.WITHIN_S
+        while ready not in log.read_bytes():
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.02)
+        yield
+    finally:
+        servers.interrupt(process)
+        process.wait(cli.WITHIN_S)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -99,7 +147,7 @@ def test_each_failure_has_its_own_cause(place: Inside, file: Path) -> None:
     fleet = servers.fleet(place, stranger, "--attempt-timeout", "500ms")
     assert fleet.causes("failed") == {"handshake_unanswered": 1}
     nowhere = file.with_name("nowhere.conf")
-    nowhere.write_text(file.read_text().replace("51820", "51821"))
+    nowhere.write_text(file.read_text().replace(f":{PORT}", f":{PORT + 1}"))
     fleet = servers.fleet(place, nowhere)
     assert fleet.causes("failed") == {"connection_refused": 1}
 
