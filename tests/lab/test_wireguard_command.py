@@ -53,7 +53,7 @@ def file(place: Inside) -> Path:
 def peers(file: Path) -> Path:
     """What `--write-peers` writes for the gateway."""
     target = file.with_name("peers.conf")
-    command = [cli.quick_command, "tunnel", file, "--peers", str(PEERS), "--write-peers", target]
+    command: list[str | Path] = [cli.quick_command, "tunnel", file, "--peers", str(PEERS), "--write-peers", target]
     subprocess.run(command, check=True, capture_output=True)
     return target
 
@@ -98,11 +98,12 @@ def _wireguard_go(place: Inside, peers: Path) -> Iterator[None]:
     made.write_text(f"[Interface]\nPrivateKey = {OWN.private}\nListenPort = {PORT}\n{peers.read_text()}")
     made.chmod(0o600)
     with _running(place, ["env", "LOG_LEVEL=verbose", "wireguard-go", "-f", name], b"UAPI listener started"):
-        for command in (
-            ["wg", "setconf", name, made],
+        commands = (
+            ["wg", "setconf", name, str(made)],
             ["ip", "address", "add", "10.99.0.1/16", "dev", name],
             ["ip", "link", "set", name, "up"],
-        ):
+        )
+        for command in commands:
             subprocess.run(place.enter(command), check=True, capture_output=True)
         yield
 
