@@ -261,9 +261,8 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
     leadline tunnel client.ovpn -n 200 --renegotiate-at 10s --reconnect-at 20s/5s
     leadline tunnel client.ovpn -n 100 --traffic udp --to 10.8.0.1 --traffic-rate 2mbit
     leadline tunnel client.ovpn -n 50 --users users.txt --target 'connect_p99_ms < 2000'
-    leadline tunnel wg0.conf --peers 1000 --write-peers peers.conf   # then, on the gateway: wg addconf wg0 peers.conf
-    leadline tunnel wg0.conf --peers 1000 --rate 200/s --ping 1s -d 5m
-    leadline tunnel wg-clients/ --source 10.0.0.0/20
+    leadline tunnel wg0.conf --peers 1000 --write-peers peers.conf
+    leadline tunnel wg0.conf --peers 1000 --source 127.0.0.0/20
 """,
     position=5,
     rows=_ROWS,
