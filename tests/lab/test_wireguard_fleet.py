@@ -33,7 +33,7 @@ def outcome(run: cli.Run) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.takes(7)
+@pytest.mark.takes(10)
 def test_two_hundred_clients_are_counted_exactly_and_carry_load(tmp_path: Path) -> None:
     run = storm(tmp_path, 200, ", renegotiate_at: ['1s'], traffic: {kind: echo, rate: 20/s, duration: 250ms}")
     found = {name: value for name, value in run.figures("storm").items() if value is not None}
@@ -62,3 +62,15 @@ def test_clients_come_back_from_other_ports(tmp_path: Path) -> None:
     assert (begun + found["actions_skipped"], found["returned"]) == (20, begun)
     attempts = outcome(run)["tunnel"]["attempts"]
     assert len({row["local"] for row in attempts}) == len(attempts) == 20 + begun
+
+
+@pytest.mark.takes(4)
+def test_streams_go_through_the_tunnels(tmp_path: Path) -> None:
+    plan = """
+        name: wireguard-load
+        sut: {kind: wireguard}
+        clients: {fleet: true, count: 4}
+        tests: [{name: streams, kind: tcp, duration: 500ms}]
+        """
+    streams = cli.run(plan, tmp_path).figures("streams")
+    assert (streams["throughput_bps"] or 0) > 0
