@@ -3,6 +3,7 @@
 
 mod data_path;
 mod reconnects;
+mod scripted;
 mod simulation;
 mod wireguard;
 
