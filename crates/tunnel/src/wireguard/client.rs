@@ -91,7 +91,7 @@ impl Client {
     pub fn new(number: u32, own: &Arc<ClientKeys>, gateway: &Arc<GatewayKeys>, now_ns: u64) -> Self {
         let private = own.private_key.0.clone();
         // Each datagram is checked against this limiter; a client has no load to defend itself against.
-        let limiter = Arc::new(RateLimiter::new(&x25519::PublicKey::from(&private), u64::MAX));
+        let limiter = Arc::new(RateLimiter::new(&own.public_key, u64::MAX));
         let peer = x25519::PublicKey::from(gateway.public_key.0);
         let preshared = own.preshared_key.as_ref().map(|key| key.0);
         Self {
@@ -287,6 +287,9 @@ impl Client {
     }
 
     fn check_timers(&mut self, now_ns: u64) {
+        if self.is_over {
+            return;
+        }
         let gave_up = |handshake: Handshake| now_ns >= handshake.began_ns.saturating_add(REKEY_ATTEMPT_NS);
         if self.keys.is_some() && self.handshake.is_some_and(gave_up) {
             self.is_over = true;
@@ -334,15 +337,14 @@ impl Session for Client {
             self.sent(now_ns);
             return Output::Send;
         }
-        if let Some(event) = self.events.pop_front() {
-            return Output::Event(event);
-        }
-        if self.is_over {
-            return Output::Wait(None);
-        }
         self.check_timers(now_ns);
         if let Some(event) = self.events.pop_front() {
             return Output::Event(event);
+        }
+        // Thousands of idle clients must not each keep a buffer.
+        (self.events, self.queued) = (VecDeque::new(), VecDeque::new());
+        if self.is_over {
+            return Output::Wait(None);
         }
         if self.initiate(now_ns, out) {
             return Output::Send;

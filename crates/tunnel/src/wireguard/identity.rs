@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use boringtun::x25519;
 use ipnet::IpNet;
 
 use super::allowed::Prefix;
@@ -28,6 +29,7 @@ pub struct GatewayKeys {
 /// One client's keys and addresses.
 pub struct ClientKeys {
     pub(super) private_key: PrivateKey,
+    pub(super) public_key: x25519::PublicKey,
     pub(super) preshared_key: Option<PresharedKey>,
     /// The client's address, and the gateway's if it is known.
     ipv4: Option<(Ipv4Addr, Option<Ipv4Addr>)>,
@@ -60,7 +62,8 @@ impl ClientKeys {
             IpAddr::V6(own) => Some((own, gateway_inside(prefix, networks).and_then(as_v6))),
             IpAddr::V4(_) => None,
         });
-        Self { private_key: file.private_key.clone(), preshared_key: file.preshared_key.clone(), ipv4, ipv6 }
+        let (private_key, preshared_key) = (file.private_key.clone(), file.preshared_key.clone());
+        Self { public_key: x25519::PublicKey::from(&private_key.0), private_key, preshared_key, ipv4, ipv6 }
     }
 
     /// Whether the destination of the verification is known: the expected one, or the gateway's address.

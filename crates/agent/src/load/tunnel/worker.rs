@@ -168,13 +168,17 @@ impl Worker {
             .iter()
             .filter_map(|client| client.transport.as_ref())
             .for_each(|transport| self.tally.sockets.count_drops(transport));
-        let rows = self.clients.iter().map(client_row).collect();
-        let attempts = self.clients.iter().flat_map(attempt_rows).collect();
-        let packet_sizes = self.clients.iter().find_map(packet_sizes);
         // A fleet whose tunnels have all ended leaves before the traffic's time is over.
         let last_ns = self.fleet.end_ns().filter(|_| !signal.stopped()).unwrap_or(ended_ns);
         let over_ns = self.fleet.traffic_over_ns().map_or(last_ns, |over_ns| over_ns.min(last_ns));
-        let figures = self.clients.iter_mut().filter_map(|client| client.traffic.take_figures(over_ns)).collect();
+        let packet_sizes = self.clients.iter().find_map(packet_sizes);
+        let (mut rows, mut attempts, mut figures) = (Vec::with_capacity(self.clients.len()), Vec::new(), Vec::new());
+        // Each client's memory is free for the rows of the next one: the figure of a fleet's memory is its peak.
+        for mut client in std::mem::take(&mut self.clients) {
+            rows.push(client_row(&client));
+            attempts.extend(attempt_rows(&client));
+            figures.extend(client.traffic.take_figures(over_ns));
+        }
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
         Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
