@@ -32,6 +32,7 @@ import scenario_rows
 import stream_rows
 import transport_rows
 import tunnel_rows
+import wireguard_rows
 from conditions import Watch
 from document import Results, document
 from memory_rows import memory
@@ -80,6 +81,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "fleet": tunnel_rows.many,
         "paced": tunnel_rows.paced,
         "tunnel": tunnel_rows.data,
+        "wireguard-fleet": wireguard_rows.memory,
         "crypto": crypto_rows.sealing,
     },
     "long": {"report": report, "demo": demo_rows.demo},

@@ -4,17 +4,18 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
+use leadline_tunnel::client::server::Transport;
+use leadline_tunnel::framing::Unframer;
 use leadline_tunnel::openvpn::certificate_subject::{common_name, public_key, subject};
 use leadline_tunnel::openvpn::data::{DataChannel, DataCipher, DataError, DataOptions, Framing};
 use leadline_tunnel::openvpn::digest::Digest;
-use leadline_tunnel::openvpn::framing::Unframer;
 use leadline_tunnel::openvpn::keys;
 use leadline_tunnel::openvpn::message::control::{next_message, ControlMessage, LONGEST_CONTROL};
 use leadline_tunnel::openvpn::message::key_method::KeyMethod;
 use leadline_tunnel::openvpn::message::peer_info::Protocols;
 use leadline_tunnel::openvpn::message::push::{Pushed, MAX_BYTES, MAX_NAME_SERVERS, MAX_OPTIONS, MIN_MTU};
 use leadline_tunnel::openvpn::packet::{early_negotiation_flags, ControlBody, Header};
-use leadline_tunnel::openvpn::profile::{self, Transport};
+use leadline_tunnel::openvpn::profile;
 use leadline_tunnel::openvpn::role::Role;
 use leadline_tunnel::openvpn::wrap::{KeyDirection, StaticKey, Wrap, WrapError, WrapKeys};
 use rustls::pki_types::CertificateDer;

@@ -20,8 +20,11 @@ import pytest
 import typer
 from test_documents import NAMESPACE, ROOT, commands, run_here, workplace
 
+from leadline.agents import agent_binary
 from leadline.cli.app import app
 from leadline.dataset import Journal, RunFolder
+from leadline.kinds.tunnel import wg_quick
+from leadline.sut.wireguard import KeyPair
 from waiting import WITHIN_S
 
 __all__ = ["workplace"]
@@ -74,7 +77,37 @@ def shortened(line: str) -> str:
 
 def with_few_clients(line: str) -> str:
     few = re.sub(r"-n ([\d,]+)", lambda found: f"-n {','.join(str(int(n) // 20) for n in found[1].split(','))}", line)
+    few = re.sub(r"--peers (\d+)", lambda found: f"--peers {int(found[1]) // 20}", few)
     return re.sub(r"--settled (\d+)", lambda found: f"--settled {int(found[1]) // 20}", few)
+
+
+def wireguard_gateway(workplace: Path) -> list[str]:
+    """A client's file, and the lines that start a gateway for the clients that the examples make of it."""
+    own = KeyPair.generate()
+    text = (
+        f"[Interface]\nPrivateKey = {KeyPair.generate().private}\nAddress = 10.99.0.2/16\n"
+        f"[Peer]\nPublicKey = {own.public}\nEndpoint = 127.0.0.1:51820\nAllowedIPs = 10.99.0.0/16\n"
+    )
+    (workplace / "wg0.conf").write_text(text)
+    clients = [client for client, _ in wg_quick.make_clients(text, 50)]
+    config = {
+        **{"interface": "wg0", "mtu": 1420, "private_key": own.private, "listen_port": 51820},
+        **{"listen_address": "127.0.0.1", "addresses": ["10.99.0.1/16"]},
+        "peers": [
+            {
+                "public_key": one.public_key,
+                "endpoint": None,
+                "allowed_ips": [str(one.addresses[0].ip)],
+                "keepalive_s": None,
+            }
+            for one in clients
+        ],
+    }
+    file = workplace / "gateway.json"
+    file.write_text(json.dumps(config))
+    file.chmod(0o600)
+    waiting = "until grep -q ready gateway.log; do sleep 0.1; done"
+    return [f"{agent_binary()} wireguard {file} > gateway.log &", waiting]
 
 
 def allowed(line: str) -> str:
@@ -130,7 +163,7 @@ def test_examples_of_tunnel_run(workplace: Path) -> None:
     lines = [with_few_clients(shortened(line)) for line in examples("tunnel")]
     lines += [f"leadline tunnel client.ovpn -n 5 {option} '{text}'" for option, text in hints("tunnel")]
     server = next(number for number, line in enumerate(setup) if line.startswith("openvpn --dev tun"))
-    servers = [setup[server], "server=$!", "leadline serve --bind 0.0.0.0 &"]
+    servers = [setup[server], "server=$!", "leadline serve --bind 0.0.0.0 &", *wireguard_gateway(workplace)]
     lines = [allowed(line).replace(ANY_SERVER, "$server") for line in lines]
     # Users are for a profile that asks for them.
     with_users = next(number for number, line in enumerate(lines) if "--users" in line)

@@ -30,8 +30,7 @@ use self::phase::{Occasion, Phase, Steps};
 use self::renewal::Renewal;
 use self::settings::Settings;
 use crate::inside::icmp;
-use crate::openvpn::client::{Client as Session, Counters, Failure, Received};
-use crate::openvpn::config::Token;
+use crate::protocol::{Counters, Failure, Received, Session, Token};
 use crate::timer::earlier;
 
 /// An event for a client.
@@ -106,8 +105,8 @@ pub struct VpnClient {
     number: u32,
     settings: Arc<Settings>,
     phase: Phase,
-    /// The OpenVPN session of the current attempt; `None` before it negotiates and after it has ended.
-    session: Option<Box<Session>>,
+    /// The session of the current attempt; `None` before it negotiates and after it has ended.
+    session: Option<Box<dyn Session>>,
     /// When to poll the session, ns. `None` without a session, and while the session waits for packets only.
     session_due_ns: Option<u64>,
     /// Whether the session has to be polled now.
@@ -230,7 +229,8 @@ impl VpnClient {
     pub fn receive(&mut self, now_ns: u64, arrived_ns: u64, packet: &mut [u8], inbox: &mut impl Inbox) {
         // Without a session, the packet was in transit when the attempt ended.
         let Some(session) = &mut self.session else { return };
-        match session.handle(now_ns, packet) {
+        let mut space = std::mem::take(inbox.space());
+        match session.handle(now_ns, packet, &mut space) {
             Received::Payload(payload) => {
                 self.packets_received += 1;
                 let is_ours = is_icmp(payload)
@@ -242,6 +242,7 @@ impl VpnClient {
             Received::Control => self.is_session_due = true,
             Received::Nothing => {}
         }
+        *inbox.space() = space;
     }
 
     /// Seals a packet for the tunnel into the outgoing buffer; returns whether it will be sent. Call `flush`
@@ -324,8 +325,9 @@ impl VpnClient {
 
     /// The current or last attempt.
     pub fn attempt(&self) -> Option<Attempt> {
-        let is_pushed = self.current.steps.pushed_ns.is_some();
-        let assigned = self.assigned.as_deref().copied().filter(|_| is_pushed);
+        let steps = &self.current.steps;
+        let is_assigned = steps.complete_ns().or(steps.ip_assigned_ns).is_some();
+        let assigned = self.assigned.as_deref().copied().filter(|_| is_assigned);
         (self.current.number > 0).then_some(Attempt { assigned, ..self.current })
     }
 
@@ -395,7 +397,7 @@ impl VpnClient {
     /// Adds the session's counts of a batch, and processes the batch when the session has nothing due.
     fn batch_received(&mut self, now_ns: u64, effects: &mut impl Effects) {
         if let Some(session) = &self.session {
-            let counters = *session.counters();
+            let counters = session.counters();
             effects.counts().rejected += counters.rejected - self.counted.rejected;
             effects.counts().replayed += counters.replayed - self.counted.replayed;
             self.counted = counters;

@@ -2,8 +2,11 @@
 //! own no socket and no TUN device; the agent moves the bytes.
 
 pub mod client;
+pub mod framing;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;
+pub mod protocol;
+pub mod secret;
 pub mod timer;
 pub mod wireguard;

@@ -209,6 +209,16 @@ counts! {
             renegotiations_failed,
             /// AUTH_PENDING messages received.
             auth_pending,
+            /// Cookies received: the gateway was under load and asked clients to prove their addresses.
+            cookies_received,
+            /// Clients whose IKE SA was up at the end; only in an outcome, as the next three.
+            ike_up,
+            /// Clients to which the gateway had assigned an address by IKE.
+            ip_assigned,
+            /// Clients whose data channel had keys: a child SA, or WireGuard's session.
+            child_up,
+            /// Clients through whose tunnel a packet had come back.
+            traffic_both_ways,
             /// Changes of pushed options in running tunnels.
             updated,
             /// Of these, changes that gave a client the address or the number of another client.

@@ -91,6 +91,14 @@ causes! {
     RenegotiationTimeout = "renegotiation_timeout",
     /// A change of pushed options could not be applied.
     PushUpdateRejected = "push_update_rejected",
+    /// No answer to any initiation of a WireGuard handshake.
+    HandshakeUnanswered = "handshake_unanswered",
+    /// The gateway answered WireGuard's initiations with cookies only.
+    OnlyCookies = "only_cookies",
+    /// The gateway's answer to a WireGuard initiation is not authentic.
+    ResponseRejected = "response_rejected",
+    /// The gateway answered no initiation of new WireGuard keys.
+    RekeyUnanswered = "rekey_unanswered",
     /// The fleet's time was over.
     Unfinished = "unfinished",
     /// The agent's thread of the client panicked.
@@ -153,6 +161,17 @@ impl FailureCause {
             Self::TlsUnfinished => {
                 "the TLS handshake began and did not end: the server is too slow, or packets are lost"
             }
+            Self::HandshakeUnanswered => {
+                "no answer to any initiation: no gateway runs there, its public key or the client's is not the one that \
+                 the other end has, or it is too slow"
+            }
+            Self::OnlyCookies => {
+                "the gateway is under load: it asked the client for a cookie, and did not answer the initiation that had it"
+            }
+            Self::ResponseRejected => {
+                "the gateway's answer is not authentic: the preshared keys of both ends differ"
+            }
+            Self::RekeyUnanswered => "the gateway was silent, and answered no initiation of new keys",
             Self::NoKeys => "the TLS handshake ended, and the server's half of the keys did not arrive",
             Self::NoPushReply => {
                 "the server sent no options: it is too slow, or the client's authentication is still pending"

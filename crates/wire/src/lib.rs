@@ -59,8 +59,8 @@ pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpRep
 pub use target::{Direction, IpVersion, SessionKey, Target};
 pub use tunnel::{
     CryptoReport, CryptoSpec, TunnelAction, TunnelActionKind, TunnelAttemptReport, TunnelClientReport,
-    TunnelExpectation, TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport, TunnelSpec,
-    TunnelState, TunnelTraffic, TunnelUser,
+    TunnelExpectation, TunnelFile, TunnelIdentities, TunnelIdentity, TunnelOccasion, TunnelPacketSizes, TunnelReport,
+    TunnelSpec, TunnelState, TunnelTraffic, TunnelUser,
 };
 pub use workload::{
     PeerLimits, PeerProgram, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SizeShare, TcpSpec, UdpSpec,

@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::schema::JsonSchema;
 use crate::{FailureCause, HttpRequest, RateStage};
 
-/// Thousands of OpenVPN clients without TUN devices: they connect, verify their tunnels, and carry load.
+/// Thousands of VPN clients without TUN devices: they connect, verify their tunnels, and carry load.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelSpec {
-    /// The text of an `.ovpn` file, with each file that it refers to as an inline block.
+    /// The text of an `.ovpn` file, with each file that it refers to as an inline block; empty if `identities` are
+    /// WireGuard's files.
     pub profile: String,
     /// Clients.
     pub clients: u32,
     /// Threads that drive them; the clients are distributed evenly.
     pub threads: u32,
-    /// The certificates of the clients.
+    /// The certificates of the clients, or their files; this selects the protocol.
     pub identities: TunnelIdentities,
     /// Users and passwords, assigned in turn; the profile's own if empty.
     pub users: Vec<TunnelUser>,
@@ -57,7 +58,7 @@ pub struct TunnelSpec {
     pub interval_ms: u32,
 }
 
-/// Certificates of the fleet's clients.
+/// Certificates of the fleet's OpenVPN clients, or the files of its WireGuard clients.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "from", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TunnelIdentities {
@@ -80,6 +81,22 @@ pub enum TunnelIdentities {
         /// The prefix of common names, before the client's number.
         name_prefix: String,
     },
+    /// A WireGuard file for each client, all with one gateway.
+    #[schemars(title = "WireguardFiles")]
+    Wireguard {
+        /// The files; client n has file n.
+        files: Vec<TunnelFile>,
+    },
+}
+
+/// One client's file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelFile {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its text, as `wg-quick` reads it.
+    pub text: String,
 }
 
 /// One client's certificate.
@@ -256,7 +273,7 @@ pub struct TunnelClientReport {
     pub due_ns: u64,
     /// When its first attempt was due, ns.
     pub first_due_ns: u64,
-    /// Its first reset was sent.
+    /// Its first packet was sent.
     pub sent_ns: Option<u64>,
     /// The first response to it arrived.
     pub answered_ns: Option<u64>,
@@ -266,6 +283,15 @@ pub struct TunnelClientReport {
     pub keys_ns: Option<u64>,
     /// All pushed options had arrived.
     pub pushed_ns: Option<u64>,
+    /// The two ends had authenticated each other: the IKE SA was up.
+    #[serde(default)]
+    pub ike_up_ns: Option<u64>,
+    /// The gateway had assigned an address by IKE.
+    #[serde(default)]
+    pub ip_assigned_ns: Option<u64>,
+    /// The data channel had keys: a child SA, or WireGuard's session.
+    #[serde(default)]
+    pub child_up_ns: Option<u64>,
     /// The first data packet came back.
     pub configured_ns: Option<u64>,
     /// Its last attempt failed, or the tunnel of that attempt was lost; absent if the tunnel lasted until the fleet
@@ -316,7 +342,7 @@ pub struct TunnelAttemptReport {
     pub occasion: TunnelOccasion,
     /// When it was due, ns.
     pub due_ns: u64,
-    /// Its first reset was sent.
+    /// Its first packet was sent.
     pub sent_ns: Option<u64>,
     /// The first response to it arrived.
     pub answered_ns: Option<u64>,
@@ -326,6 +352,15 @@ pub struct TunnelAttemptReport {
     pub keys_ns: Option<u64>,
     /// All pushed options had arrived.
     pub pushed_ns: Option<u64>,
+    /// The two ends had authenticated each other: the IKE SA was up.
+    #[serde(default)]
+    pub ike_up_ns: Option<u64>,
+    /// The gateway had assigned an address by IKE.
+    #[serde(default)]
+    pub ip_assigned_ns: Option<u64>,
+    /// The data channel had keys: a child SA, or WireGuard's session.
+    #[serde(default)]
+    pub child_up_ns: Option<u64>,
     /// The first data packet came back.
     pub configured_ns: Option<u64>,
     /// It failed, or its tunnel was lost or left; absent if the tunnel lasted until the fleet left.
@@ -399,6 +434,7 @@ impl std::fmt::Debug for TunnelIdentities {
             Self::Profile {} => "Profile",
             Self::Given { .. } => "Given(..)",
             Self::Issued { .. } => "Issued(..)",
+            Self::Wireguard { .. } => "Wireguard(..)",
         })
     }
 }
@@ -406,6 +442,12 @@ impl std::fmt::Debug for TunnelIdentities {
 impl std::fmt::Debug for TunnelIdentity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("TunnelIdentity(..)")
+    }
+}
+
+impl std::fmt::Debug for TunnelFile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "TunnelFile({:?}, ..)", self.name)
     }
 }
 

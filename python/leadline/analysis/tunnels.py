@@ -24,7 +24,7 @@ from leadline.analysis.test_data import ProcessUse, TestData
 from leadline.analysis.window import byte_curves, rate_per_s, unit_curves
 from leadline.contract import records
 
-STEPS = ("connect", "answer", "tls", "keys", "push", "first_data")
+STEPS = ("connect", "answer", "tls", "keys", "push", "ike_up", "ip_assigned", "child_up", "first_data")
 """The whole connect, and its steps in order."""
 LATER = ("reconnect", "recovered", "renegotiate")
 """Times of clients that had connected, or had failed, before."""
@@ -44,8 +44,11 @@ _RARE: tuple[records.CountName, ...] = (
     "renegotiations_failed",
     "actions_skipped",
     "pings_unsent",
+    "cookies_received",
 )
 """Counts that an agent omits if they are 0."""
+_REACHED: tuple[records.CountName, ...] = ("ike_up", "ip_assigned", "child_up", "traffic_both_ways")
+"""Clients by the steps that their tunnels had completed at the end; absent if the protocol does not have the step."""
 _SPREAD = ("min", "mean", "p50", "p90", "p99", "max")
 _LATE = ("p50", "p99", "max")
 _OTHERS = ("late", "latency", "service", "traffic_late", "ping_late")
@@ -83,6 +86,7 @@ def tunnel_figures(
         "recovered": Metric(_reported_count(data, "recovered", _came_back(rows) if rows else None), "count"),
         "tunnels_lost": Metric(_reported_count(data, "lost", 0 if rows else None), "count"),
         **{name: Metric(_reported_count(data, name, 0 if rows else None), "count") for name in _RARE},
+        **{name: Metric(_reported_count(data, name, None), "count") for name in _REACHED},
         "returned": Metric(histograms.named("reconnect").count if rows else None, "count"),
         "renegotiated": Metric(_reported_count(data, "renegotiated", 0 if rows else None), "count"),
         **{f"pings_lost_{when}": Metric(_pings_lost(data, when), "count") for when in _PING_COUNTS},

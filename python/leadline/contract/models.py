@@ -957,15 +957,19 @@ class TunnelCounts(BaseModel):
     actions_skipped: Annotated[int | None, Field(ge=0)] = None
     attempts: Annotated[int, Field(ge=0)]
     auth_pending: Annotated[int | None, Field(ge=0)] = None
+    child_up: Annotated[int | None, Field(ge=0)] = None
     configured: Annotated[int, Field(ge=0)]
     connecting: Annotated[int | None, Field(ge=0)] = None
     connections: Annotated[int | None, Field(ge=0)] = None
+    cookies_received: Annotated[int | None, Field(ge=0)] = None
     datagrams_refused: Annotated[int | None, Field(ge=0)] = None
     failed: Annotated[int, Field(ge=0)]
     far_progress_passed_over: Annotated[int | None, Field(ge=0)] = None
     histogram_overflow: Annotated[int | None, Field(ge=0)] = None
+    ike_up: Annotated[int | None, Field(ge=0)] = None
     inside_received: Annotated[int | None, Field(ge=0)] = None
     inside_sent: Annotated[int | None, Field(ge=0)] = None
+    ip_assigned: Annotated[int | None, Field(ge=0)] = None
     latency_clamped: Annotated[int | None, Field(ge=0)] = None
     lost: Annotated[int, Field(ge=0)]
     packets_not_sent: Annotated[int | None, Field(ge=0)] = None
@@ -1007,6 +1011,7 @@ class TunnelCounts(BaseModel):
     status_8xx: Annotated[int | None, Field(ge=0)] = None
     status_9xx: Annotated[int | None, Field(ge=0)] = None
     strays: Annotated[int | None, Field(ge=0)] = None
+    traffic_both_ways: Annotated[int | None, Field(ge=0)] = None
     unanswered: Annotated[int | None, Field(ge=0)] = None
     unanswered_over_1s: Annotated[int | None, Field(ge=0)] = None
     unsent: Annotated[int | None, Field(ge=0)] = None
@@ -1024,6 +1029,11 @@ class TunnelExpectation(BaseModel):
     routes: list[str]
 
 
+class TunnelFile(BaseModel):
+    name: str
+    text: str
+
+
 class ProfileIdentity(BaseModel):
     from_: Annotated[Literal["profile"], Field(alias="from")] = "profile"
 
@@ -1033,6 +1043,11 @@ class IssuedIdentities(BaseModel):
     authority_pem: str
     from_: Annotated[Literal["issued"], Field(alias="from")] = "issued"
     name_prefix: str
+
+
+class WireguardFiles(BaseModel):
+    files: list[TunnelFile]
+    from_: Annotated[Literal["wireguard"], Field(alias="from")] = "wireguard"
 
 
 class TunnelIdentity(BaseModel):
@@ -1649,10 +1664,13 @@ class TunnelAttemptReport(BaseModel):
     answered_ns: Annotated[int | None, Field(ge=0)] = None
     attempt: Annotated[int, Field(ge=0)]
     cause: str | None = None
+    child_up_ns: Annotated[int | None, Field(ge=0)] = None
     client: Annotated[int, Field(ge=0)]
     configured_ns: Annotated[int | None, Field(ge=0)] = None
     due_ns: Annotated[int, Field(ge=0)]
     ended_ns: Annotated[int | None, Field(ge=0)] = None
+    ike_up_ns: Annotated[int | None, Field(ge=0)] = None
+    ip_assigned_ns: Annotated[int | None, Field(ge=0)] = None
     keys_ns: Annotated[int | None, Field(ge=0)] = None
     local: str | None = None
     occasion: Literal["arrival", "retry", "reconnect"]
@@ -1668,6 +1686,7 @@ class TunnelClientReport(BaseModel):
     answered_ns: Annotated[int | None, Field(ge=0)] = None
     attempts: Annotated[int, Field(ge=0)]
     cause: str | None = None
+    child_up_ns: Annotated[int | None, Field(ge=0)] = None
     cipher: str | None = None
     client: Annotated[int, Field(ge=0)]
     configured_ns: Annotated[int | None, Field(ge=0)] = None
@@ -1675,7 +1694,9 @@ class TunnelClientReport(BaseModel):
     ended_ns: Annotated[int | None, Field(ge=0)] = None
     first_due_ns: Annotated[int, Field(ge=0)]
     heard_ns: Annotated[int | None, Field(ge=0)] = None
+    ike_up_ns: Annotated[int | None, Field(ge=0)] = None
     inside: dict[str, InsideAdditionalProperty]
+    ip_assigned_ns: Annotated[int | None, Field(ge=0)] = None
     keys_ns: Annotated[int | None, Field(ge=0)] = None
     local: str | None = None
     peer_id: Annotated[int | None, Field(ge=0)] = None
@@ -1860,7 +1881,7 @@ class TunnelWorkload(BaseModel):
     duration_ms: Annotated[int, Field(ge=0)]
     expect: TunnelExpectation
     first_data_ms: Annotated[int, Field(ge=0)]
-    identities: ProfileIdentity | GivenIdentities | IssuedIdentities
+    identities: ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles
     interval_ms: Annotated[int, Field(ge=0)]
     kind: Literal["tunnel"] = "tunnel"
     ping_ms: Annotated[int | None, Field(ge=0)] = None

@@ -555,15 +555,19 @@ class TunnelCounts(TypedDict):
     actions_skipped: NotRequired[int | None]
     attempts: int
     auth_pending: NotRequired[int | None]
+    child_up: NotRequired[int | None]
     configured: int
     connecting: NotRequired[int | None]
     connections: NotRequired[int | None]
+    cookies_received: NotRequired[int | None]
     datagrams_refused: NotRequired[int | None]
     failed: int
     far_progress_passed_over: NotRequired[int | None]
     histogram_overflow: NotRequired[int | None]
+    ike_up: NotRequired[int | None]
     inside_received: NotRequired[int | None]
     inside_sent: NotRequired[int | None]
+    ip_assigned: NotRequired[int | None]
     latency_clamped: NotRequired[int | None]
     lost: int
     packets_not_sent: NotRequired[int | None]
@@ -605,6 +609,7 @@ class TunnelCounts(TypedDict):
     status_8xx: NotRequired[int | None]
     status_9xx: NotRequired[int | None]
     strays: NotRequired[int | None]
+    traffic_both_ways: NotRequired[int | None]
     unanswered: NotRequired[int | None]
     unanswered_over_1s: NotRequired[int | None]
     unsent: NotRequired[int | None]
@@ -652,11 +657,13 @@ CountName: TypeAlias = Literal[
     "auth_pending",
     "body_bytes",
     "bytes",
+    "child_up",
     "configured",
     "connecting",
     "connections",
     "connections_down",
     "connections_opened",
+    "cookies_received",
     "cut_off",
     "datagrams_refused",
     "due_while_busy",
@@ -664,8 +671,10 @@ CountName: TypeAlias = Literal[
     "failed",
     "far_progress_passed_over",
     "histogram_overflow",
+    "ike_up",
     "inside_received",
     "inside_sent",
+    "ip_assigned",
     "late_answers",
     "latency_clamped",
     "lost",
@@ -713,6 +722,7 @@ CountName: TypeAlias = Literal[
     "strays",
     "tls_full",
     "tls_resumed",
+    "traffic_both_ways",
     "unanswered",
     "unanswered_over_1s",
     "unsent",
@@ -928,10 +938,13 @@ class TunnelAttemptReport(TypedDict):
     answered_ns: NotRequired[int | None]
     attempt: int
     cause: NotRequired[str | None]
+    child_up_ns: NotRequired[int | None]
     client: int
     configured_ns: NotRequired[int | None]
     due_ns: int
     ended_ns: NotRequired[int | None]
+    ike_up_ns: NotRequired[int | None]
+    ip_assigned_ns: NotRequired[int | None]
     keys_ns: NotRequired[int | None]
     local: NotRequired[str | None]
     occasion: TunnelOccasion
@@ -947,6 +960,7 @@ class TunnelClientReport(TypedDict):
     answered_ns: NotRequired[int | None]
     attempts: int
     cause: NotRequired[str | None]
+    child_up_ns: NotRequired[int | None]
     cipher: NotRequired[str | None]
     client: int
     configured_ns: NotRequired[int | None]
@@ -954,7 +968,9 @@ class TunnelClientReport(TypedDict):
     ended_ns: NotRequired[int | None]
     first_due_ns: int
     heard_ns: NotRequired[int | None]
+    ike_up_ns: NotRequired[int | None]
     inside: dict[str, int]
+    ip_assigned_ns: NotRequired[int | None]
     keys_ns: NotRequired[int | None]
     local: NotRequired[str | None]
     peer_id: NotRequired[int | None]

@@ -211,7 +211,11 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
     if point.clients.count is None:
         yield ("clients",), "the number of the fleet's clients is missing", "give count, or an axis of clients"
     if not system_of(point.sut).carries_fleets:
-        yield ("clients",), "a fleet needs OpenVPN as the system under test", "use sut: {kind: openvpn}"
+        yield (
+            ("clients",),
+            "a fleet needs a VPN gateway as the system under test",
+            "use sut: {kind: openvpn} or {kind: wireguard}",
+        )
     if point.hosts is not None or point.topology != "remote-access":
         yield ("clients",), "a fleet needs the lab's remote-access topology", "leave out hosts and topology"
     for index, test in enumerate(point.tests):

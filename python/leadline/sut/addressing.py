@@ -70,7 +70,11 @@ class Addressing:
 
     def client_address(self, client: TunnelClient, version: int) -> str:
         """A client's address in the pool, for tunnels with fixed addresses."""
-        return str(self.pool[version][_FIRST_CLIENT[version] + client.number])
+        return self.numbered_address(client.number, version)
+
+    def numbered_address(self, number: int, version: int) -> str:
+        """The address in the pool of the client with this number, from 1."""
+        return str(self.pool[version][_FIRST_CLIENT[version] + number])
 
 
 def outer_address(addressing: Addressing, version: int) -> str:

@@ -88,10 +88,12 @@ class ClientState:
 class FleetAccess:
     """What a fleet needs to connect. It is passed only to the agent that runs the fleet."""
 
-    profile: str = field(repr=False)
-    """Text of an `.ovpn` file, with all files inline."""
-    authority_pem: str = field(repr=False)
-    authority_key_pem: str = field(repr=False)
+    profile: str = field(default="", repr=False)
+    """Text of an `.ovpn` file, with all files inline; empty for another protocol."""
+    authority_pem: str = field(default="", repr=False)
+    authority_key_pem: str = field(default="", repr=False)
+    client_files: tuple[str, ...] = field(default=(), repr=False)
+    """Text of each client's WireGuard file."""
     pools: tuple[str, ...] = ()
     """Networks of its addresses."""
     routes: tuple[str, ...] = ()

@@ -1,13 +1,14 @@
 """The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install.
 
 WireGuard has no session before its first packet. A client's time is therefore the time until its process is ready;
-the handshake is part of the probe that follows.
+the handshake is part of the probe that follows. A fleet's clients have no process: the agent that measures runs them.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +21,7 @@ from leadline.sut.system import System, tun_device
 if TYPE_CHECKING:
     from leadline.sut.client_bringup import ClientPlan
     from leadline.sut.daemons import Daemon, Daemons
-    from leadline.sut.model import BringUp, Site
+    from leadline.sut.model import BringUp, FleetAccess, Site
 
 INTERFACE = "wg0"
 PORT = 51820
@@ -73,6 +74,7 @@ class Wireguard(System[WireguardSut]):
     name = "wireguard"
     title = "WireGuard"
     model = WireguardSut
+    carries_fleets = True
 
     def packets(self, parameters: WireguardSut, link_mtu_bytes: int) -> tuple[int, int]:
         """Each packet goes into one datagram of its own."""
@@ -80,7 +82,7 @@ class Wireguard(System[WireguardSut]):
         return max(_LEAST_MTU_BYTES, link_mtu_bytes - overhead_bytes), overhead_bytes
 
     def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:
-        """A TUN device for each end."""
+        """A TUN device for each end that is a process; the clients of a fleet have none."""
         return [tun_device(parameters)]
 
     def bring_up_seconds(self, parameters: WireguardSut) -> tuple[float, float]:
@@ -96,48 +98,53 @@ class Wireguard(System[WireguardSut]):
 
         addressing = site.addressing
         await forward(site)
-        own, keys = KeyPair.generate(), {end.host: KeyPair.generate() for end in addressing.clients}
+        own, keys = KeyPair.generate(), [KeyPair.generate() for _ in range(site.fleet or len(addressing.clients))]
         outer = outer_address(addressing, parameters.ip)
         mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[parameters.ip])
 
-        gateway = await _daemon(
-            site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
-        )
+        config = gateway_config(addressing, own, [pair.public for pair in keys], outer, mtu_bytes)
+        gateway = await _daemon(site, addressing.gateway, GATEWAY_NAME, config)
         await daemons.start(gateway)
         await daemons.wait_for_output(gateway, READY, _READY_WITHIN_S)
+        version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
+        if site.fleet is not None:
+            # The tests measure whether its clients can connect; no process is started for them.
+            access = fleet_access(addressing, own.public, keys, outer=outer, mtu_bytes=mtu_bytes)
+            return BringUp(version, [], dict(site.server_address), (GATEWAY_NAME,), access)
         if addressing.site_to_site:
             for network in addressing.client_lan.values():
                 await site.hosts[addressing.gateway].add_route(str(network), dev=INTERFACE)
         expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
         plans = [
             ClientPlan(end.client, await _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
-            for end in addressing.clients
-            for config in [client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
+            for end, pair in zip(addressing.clients, keys, strict=True)
+            for config in [client_config(addressing, end, pair, own, outer=outer, mtu_bytes=mtu_bytes)]
         ]
         hooks = Hooks(configure=lambda plan: _add_routes(site, plan))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
-        version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
         return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
 
 
 def gateway_config(
-    addressing: Addressing, own: KeyPair, clients: dict[str, KeyPair], outer: str, mtu_bytes: int
+    addressing: Addressing, own: KeyPair, clients: Sequence[str], outer: str, mtu_bytes: int
 ) -> dict[str, object]:
-    """The gateway's end: one peer per client, which may send from its own address and the network behind it."""
+    """The gateway's end: one peer per client's public key, which may send from its own address and the network behind
+    it."""
+    behind = [str(network) for network in addressing.client_lan.values()] if addressing.site_to_site else []
     peers = [
         {
-            "public_key": clients[end.host].public,
+            "public_key": public,
             "endpoint": None,
             "allowed_ips": [
                 *(
-                    f"{addressing.client_address(end, version)}/{pool.max_prefixlen}"
+                    f"{addressing.numbered_address(number, version)}/{pool.max_prefixlen}"
                     for version, pool in addressing.pool.items()
                 ),
-                *(str(network) for network in addressing.client_lan.values() if end.behind),
+                *behind,
             ],
             "keepalive_s": None,
         }
-        for end in addressing.clients
+        for number, public in enumerate(clients, 1)
     ]
     return {
         "interface": INTERFACE,
@@ -174,6 +181,28 @@ def client_config(
             }
         ],
     }
+
+
+def fleet_access(
+    addressing: Addressing, gateway: str, keys: Sequence[KeyPair], *, outer: str, mtu_bytes: int
+) -> FleetAccess:
+    """A file for each client of a fleet, as `wg-quick` reads it, with what it leads to. `gateway` is its public key."""
+    from leadline.sut.model import FleetAccess
+
+    lan = tuple(str(network) for network in addressing.server_lan.values())
+    allowed = ", ".join((*(str(pool) for pool in addressing.pool.values()), *lan))
+    endpoint = f"[{outer}]:{PORT}" if ":" in outer else f"{outer}:{PORT}"
+    peer = f"[Peer]\nPublicKey = {gateway}\nEndpoint = {endpoint}\nAllowedIPs = {allowed}\n"
+    files = []
+    for number, pair in enumerate(keys, 1):
+        own = (
+            f"{addressing.numbered_address(number, version)}/{pool.prefixlen}"
+            for version, pool in addressing.pool.items()
+        )
+        files.append(f"[Interface]\nPrivateKey = {pair.private}\nAddress = {', '.join(own)}\nMTU = {mtu_bytes}\n{peer}")
+    return FleetAccess(
+        client_files=tuple(files), pools=tuple(str(pool) for pool in addressing.pool.values()), routes=lan
+    )
 
 
 async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:

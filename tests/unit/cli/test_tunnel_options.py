@@ -173,7 +173,7 @@ def test_traffic_destination_is_parsed(profile: Path, to: str, url: str) -> None
         (["-n", "5,5"], "--number: a number is repeated"),
         (["-n", "9" * 5000], "--number: 99999999999999999999... clients; from 1 to 100000"),
         (["-n", "x" * 5000], "--number: 'xxxxxxxxxxxxxxxxxxxx...' is not a number of clients"),
-        (["--bind", "127.0.0.1", "--bind", "192.0.2.1"], "--bind: 192.0.2.1 is not an address of this host"),
+        (["--bind", "127.0.0.1", "--bind", "192.0.2.1"], "--source: 192.0.2.1 is not an address of this host"),
         (["--reconnect-at", "9999999999999h"], "--reconnect-at: 35999999999996400000 ms is too large; at most"),
         (
             ["--traffic", "udp", "--to", "10.8.0.1", "--traffic-rate", "2mbit", "-l", "0"],
@@ -192,7 +192,7 @@ def test_traffic_destination_is_parsed(profile: Path, to: str, url: str) -> None
         (["--rate", "fast"], "--rate: 'fast' is not a rate per second"),
         (["-n", "5", "--settled", "5"], "--settled: 5 settled clients of 5 leave no client to arrive"),
         (["--expect-pool", "10.8.0.1/8"], "--expect-pool: '10.8.0.1/8' is not a network"),
-        (["--bind", "nowhere"], "--bind: 'nowhere' is not an address"),
+        (["--bind", "nowhere"], "--source: 'nowhere' is not an address"),
         (["--traffic", "udp"], "--traffic udp needs --to"),
         (["--traffic", "echo"], "--traffic-rate: echo requests need a rate"),
         (
@@ -242,4 +242,4 @@ def test_dumped_test_shows_no_key(profile: Path) -> None:
 
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(InputError, match=r"the profile: /dev/zero is longer than 4 MiB"):
-        args.read_access({"file": Path("/dev/zero")})
+        args.read_access({"file": Path("/dev/zero"), "peers": None, "write_peers": None})

@@ -12,9 +12,11 @@ from leadline.analysis.fleet_model import FleetFindings, Misfortune
 from leadline.analysis.model import Distribution, Generator, Metric
 from leadline.analysis.model import TestResult as Result
 from leadline.analysis.scaling import fit
+from leadline.kinds.tunnel.summary import tunnel_rows
 from leadline.report import measurement, scaling_table
 
 _COUNTS = {"clients": 103, "configured": 60, "partial": 40, "failed": 3, "attempts": 109, "retransmits": 15}
+_REACHED = {"child_up": 100, "traffic_both_ways": 60, "cookies_received": 7}
 
 
 def shown(drawn: RenderableType) -> str:
@@ -117,6 +119,19 @@ def test_end_states_and_their_causes_lead() -> None:
     assert "21.0 Mbit/s, 3.00 k/s, 0.100 % lost, sends late by p99 80.0 µs" in text
     assert "line 3: persist-tun; line 4: verb 3; line 9: mute 5; and 1 more" in text
     assert "per client" in text, "what generating cost"
+
+
+def test_steps_of_tunnels_are_shown_for_the_protocols_that_have_them() -> None:
+    result = fleet()
+    metrics = {
+        **result.metrics,
+        **{name: Metric(float(value), "count") for name, value in _REACHED.items()},
+        "ike_up": Metric(None, "count"),
+    }
+    rows = dict(tunnel_rows(replace(result, metrics=metrics)))
+    assert rows["tunnels"] == "100 data keys, 60 traffic both ways"
+    assert "the gateway was under load and asked for 7 cookies" in rows["handshakes"]
+    assert "tunnels" not in dict(tunnel_rows(result))
 
 
 def test_errors_are_none_only_where_no_client_failed() -> None:

@@ -12,7 +12,7 @@ import pytest
 from leadline.analysis.capacity import Conditions
 from leadline.analysis.model import Metric, Reason, Validity, Verdict
 from leadline.analysis.model import TestResult as Result
-from leadline.contract.models import TunnelWorkload
+from leadline.contract.models import TunnelWorkload, WireguardFiles
 from leadline.errors import InputError
 from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.search import FleetSearchTarget, storm_rate_per_s
@@ -190,6 +190,8 @@ def test_a_trial_waits_until_the_server_has_forgotten_the_one_before() -> None:
         profile = f"client\n{written}\nverb 3\n"
         changed = replace(asked, workload=asked.workload.model_copy(update={"profile": profile}))
         assert changed.rest_s(result(failed_ratio=0.3)) == rest_s, written
+    wireguard = asked.workload.model_copy(update={"identities": WireguardFiles(files=[])})
+    assert replace(asked, workload=wireguard).rest_s(result(failed_ratio=0.3)) == 6.0, "it keeps no broken handshake"
 
 
 def test_a_search_without_anybody_up_says_who_was_to_come() -> None:

@@ -6,10 +6,9 @@ use leadline_wire::FailureCause;
 use super::attempt_log::Attempt;
 use super::effects::{Close, Effects, Metric, Socket, SocketError, SocketErrorKind};
 use super::phase::{Occasion, Phase, Steps};
+use super::server::Transport;
 use super::{Action, VpnClient};
-use crate::openvpn::client::{Client as Session, Counters, Event, Failure, Output};
-use crate::openvpn::packet::{Header, Opcode};
-use crate::openvpn::profile::Transport;
+use crate::protocol::{Counters, Event, Failure, Output, Step};
 use crate::timer::is_due;
 
 /// Delay after a failure, ns; doubles after each further one, as in OpenVPN 2.6 and later (`connect-retry 1 300`).
@@ -42,16 +41,11 @@ impl VpnClient {
         }
     }
 
-    /// Starts the OpenVPN handshake on a usable socket.
+    /// Starts the protocol's handshake on a usable socket.
     pub(super) fn negotiate(&mut self, now_ns: u64, effects: &mut impl Effects) {
         self.enter(Phase::Asking, effects);
         self.current.local = effects.socket().local();
-        let identity = self.settings.identity(self.number);
-        let session = match self.token.clone() {
-            None => Session::new(&self.settings.config, identity, now_ns),
-            token => Session::new(&self.settings.config, &identity.with_token(token), now_ns),
-        };
-        self.session = Some(Box::new(session));
+        self.session = Some(self.settings.protocol.begin(self.number, self.token.clone(), now_ns));
         self.counted = Counters::default();
         self.is_session_due = true;
     }
@@ -64,13 +58,7 @@ impl VpnClient {
         };
         match session.poll(now_ns, &mut effects.scratch().control) {
             Output::Send => self.send_control(now_ns, effects),
-            // The session's last packets are not sent yet.
-            Output::Event(Event::Failed(failure)) => self.ending = Some(explained(failure)),
-            Output::Event(event) => {
-                if let Some(failure) = self.session_event(now_ns, event, effects) {
-                    self.ending = Some(failure);
-                }
-            }
+            Output::Event(event) => self.session_event(now_ns, event, effects),
             Output::Wait(due_ns) => {
                 (self.is_session_due, self.session_due_ns) = (false, due_ns);
                 if let Some(Failure { name, detail }) = self.ending.take() {
@@ -83,9 +71,8 @@ impl VpnClient {
     /// Sends the packet that the session has written to the driver's buffer.
     fn send_control(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let mut packet = std::mem::take(&mut effects.scratch().control);
-        let header = packet.first().and_then(|byte| Header::parse(*byte));
-        let is_reset = |header: Header| matches!(header.opcode, Opcode::HardResetClientV2 | Opcode::HardResetClientV3);
-        effects.counts().resets_sent += u64::from(header.is_some_and(is_reset));
+        let is_first = self.session.as_ref().is_some_and(|session| session.is_first_packet(&packet));
+        effects.counts().resets_sent += u64::from(is_first);
         let sent = effects.socket().send_control(&mut packet);
         effects.scratch().control = packet;
         match sent {
@@ -99,35 +86,44 @@ impl VpnClient {
         }
     }
 
-    /// Handles an event of the session; returns the client's failure, if any.
-    pub(super) fn session_event(&mut self, now_ns: u64, event: Event, effects: &mut impl Effects) -> Option<Failure> {
-        let steps = &mut self.current.steps;
+    /// Handles an event of the session.
+    fn session_event(&mut self, now_ns: u64, event: Event, effects: &mut impl Effects) {
         match event {
-            Event::Answered => {
-                steps.answered_ns = Some(now_ns);
-                self.enter(Phase::Negotiating, effects);
-            }
-            Event::TlsDone => steps.tls_ns = Some(now_ns),
-            Event::KeysDone => steps.keys_ns = Some(now_ns),
-            Event::Up => {
-                steps.pushed_ns = Some(now_ns);
+            Event::Step(step) => self.step_done(now_ns, step, effects),
+            Event::Up(step) => {
+                self.step_done(now_ns, step, effects);
                 self.options_received(now_ns, effects);
             }
-            Event::Renegotiated => self.renewal.done(now_ns, effects),
-            Event::RenegotiationAccepted => self.renewal.accept(effects),
-            Event::RenegotiationRefused => self.renewal.refuse(effects),
-            Event::RenegotiationFailed => self.renewal.fail(effects),
+            Event::CookieAsked => effects.counts().cookies_received += 1,
+            Event::Incomplete(failure) => self.stay_incomplete(now_ns, &failure, effects),
+            Event::Renewed => self.renewal.done(now_ns, effects),
+            Event::RenewalAccepted => self.renewal.accept(effects),
+            Event::RenewalRefused => self.renewal.refuse(effects),
+            Event::RenewalFailed => self.renewal.fail(effects),
             Event::Updated => self.options_updated(now_ns, effects),
-            Event::UpdateRejected(why) => return Some(Failure { name: UPDATE_REJECTED, detail: why }),
             Event::Pending { until_ns } => {
                 effects.counts().auth_pending += 1;
                 self.give_up_ns = self.give_up_ns.max(Some(until_ns));
             }
-            Event::Restart(why) => return Some(Failure { name: "restarted_by_server", detail: why }),
-            Event::PeerLeft => return Some(Failure { name: "server_left", detail: String::new() }),
-            Event::Failed(failure) => return Some(explained(failure)),
+            // The session's last packets are not sent yet.
+            Event::Failed(failure) => self.ending = Some(explained(failure)),
         }
-        None
+    }
+
+    fn step_done(&mut self, now_ns: u64, step: Step, effects: &mut impl Effects) {
+        let steps = &mut self.current.steps;
+        match step {
+            Step::Answered => {
+                steps.answered_ns = Some(now_ns);
+                self.enter(Phase::Negotiating, effects);
+            }
+            Step::Tls => steps.tls_ns = Some(now_ns),
+            Step::Keys => steps.keys_ns = Some(now_ns),
+            Step::Pushed => steps.pushed_ns = Some(now_ns),
+            Step::IkeUp => steps.ike_up_ns = Some(now_ns),
+            Step::IpAssigned => steps.ip_assigned_ns = Some(now_ns),
+            Step::ChildUp => steps.child_up_ns = Some(now_ns),
+        }
     }
 
     /// Handles an error of the socket, or a connection that the server closed.

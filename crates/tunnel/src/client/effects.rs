@@ -29,6 +29,9 @@ pub trait Inbox: Figures {
 
     /// Replies to packets of the current batch, concatenated; they are sent at the end of the batch.
     fn replies(&mut self) -> &mut Vec<u8>;
+
+    /// Space for one opened packet. Its user takes it and puts it back.
+    fn space(&mut self) -> &mut Vec<u8>;
 }
 
 /// The client's socket.
@@ -102,6 +105,8 @@ pub struct Scratch {
     pub packet: Vec<u8>,
     /// Replies to packets from a tunnel, concatenated.
     pub replies: Vec<u8>,
+    /// An opened packet.
+    pub space: Vec<u8>,
 }
 
 /// How to close a socket.
@@ -180,7 +185,13 @@ pub enum Metric {
     Keys,
     /// From the keys until all pushed options were known.
     Push,
-    /// From the options until the first echo reply.
+    /// From the first answer until both ends had authenticated each other (the IKE SA).
+    IkeUp,
+    /// From the IKE SA until the server assigned an address.
+    IpAssigned,
+    /// From the step before, in WireGuard from the first initiation, until the data channel's keys were in use.
+    ChildUp,
+    /// From the complete configuration until the first echo reply.
     FirstData,
     /// As `Connect`, for attempts of the action `reconnect`.
     Reconnect,
@@ -201,7 +212,7 @@ pub enum Metric {
 }
 
 /// The number of metrics.
-pub const METRICS: usize = 14;
+pub const METRICS: usize = 17;
 
 /// A part of the fleet's arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +255,8 @@ pub struct Counts {
     pub renewals_failed: u64,
     /// `AUTH_PENDING` messages received.
     pub auth_pending: u64,
+    /// Cookies received: the server asked clients to prove their addresses.
+    pub cookies_received: u64,
     /// Changes of pushed options in running tunnels.
     pub updated: u64,
     /// Option changes that gave a client what another one has.

@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::assigned_config::AssignedConfig;
-use crate::openvpn::data::DataCipher;
-use crate::openvpn::message::push::Pushed;
+use crate::protocol::Granted;
 
 /// The check that a malformed option fails: the client does not have the option, whatever its intended value.
 pub const OPTION_MALFORMED: &str = "partial_option_malformed";
@@ -25,26 +24,26 @@ pub struct Expectation {
     pub options: Vec<String>,
     /// The address that answers the verification echo; the server's address if absent.
     pub echo: Option<IpAddr>,
-    /// The ciphers that the client offers.
-    pub offered: Vec<DataCipher>,
+    /// The names of the ciphers that the client offers.
+    pub offered: Vec<&'static str>,
 }
 
 impl Expectation {
     /// The name of the first check that fails. The driver knows whether other clients hold the same addresses or peer
     /// id.
-    pub fn missing(&self, pushed: &Pushed, assigned: &AssignedConfig) -> Option<&'static str> {
+    pub fn missing(&self, granted: &dyn Granted, assigned: &AssignedConfig) -> Option<&'static str> {
         let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(&address));
         if assigned.addresses().next().is_none() {
             Some("partial_no_address")
         } else if !self.pools.is_empty() && !assigned.addresses().all(in_pool) {
             Some("partial_address_outside_pool")
-        } else if !self.routes.iter().all(|route| pushed.routes.contains(route)) {
+        } else if !self.routes.iter().all(|route| granted.has_route(route)) {
             Some("partial_route_missing")
-        } else if !self.dns.iter().all(|server| pushed.dns.contains(server)) {
+        } else if !self.dns.iter().all(|server| granted.has_dns(server)) {
             Some("partial_dns_missing")
-        } else if !self.options.iter().all(|option| pushed.texts.contains(option.as_str())) {
+        } else if !self.options.iter().all(|option| granted.has_option(option)) {
             Some("partial_option_missing")
-        } else if pushed.malformed().is_some() {
+        } else if granted.malformed().is_some() {
             Some(OPTION_MALFORMED)
         } else if assigned.cipher.is_some_and(|cipher| !self.offered.contains(&cipher)) {
             Some("partial_cipher_not_offered")
@@ -56,9 +55,10 @@ impl Expectation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::server::Server;
+    use super::super::server::{Server, Transport};
     use super::*;
-    use crate::openvpn::profile::Transport;
+    use crate::openvpn::fleet::assigned;
+    use crate::openvpn::message::push::Pushed;
 
     #[test]
     fn the_first_missing_option_is_named() {
@@ -68,7 +68,7 @@ mod tests {
             dns: vec!["10.8.0.1".parse().unwrap()],
             options: vec!["block-outside-dns".into()],
             echo: None,
-            offered: vec![DataCipher::Aes256Gcm],
+            offered: vec!["AES-256-GCM"],
         };
         let whole = "topology subnet,ifconfig 10.8.0.5 255.255.255.0,route 10.9.0.0 255.255.0.0,\
                      dhcp-option DNS 10.8.0.1,block-outside-dns";
@@ -76,11 +76,11 @@ mod tests {
         let missing = |options: &str, cipher| {
             let mut pushed = Pushed::default();
             pushed.absorb(options).unwrap();
-            expectation.missing(&pushed, &AssignedConfig::new(server, &pushed, cipher, None))
+            expectation.missing(&pushed, &AssignedConfig { cipher, ..assigned(server, &pushed, None, None) })
         };
-        let cipher = Some(DataCipher::Aes256Gcm);
+        let cipher = Some("AES-256-GCM");
         assert_eq!(missing(whole, cipher), None);
-        assert_eq!(missing(whole, Some(DataCipher::Aes128Gcm)), Some("partial_cipher_not_offered"));
+        assert_eq!(missing(whole, Some("AES-128-GCM")), Some("partial_cipher_not_offered"));
         let without = |part: &str| whole.replace(part, "topology subnet");
         assert_eq!(missing(&without("ifconfig 10.8.0.5 255.255.255.0"), cipher), Some("partial_no_address"));
         assert_eq!(missing(&whole.replace("10.8.0.5", "10.7.0.5"), cipher), Some("partial_address_outside_pool"));

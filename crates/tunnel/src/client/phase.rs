@@ -9,9 +9,9 @@ pub enum Phase {
     Waiting,
     /// The TCP handshake is in progress.
     Connecting,
-    /// The first reset is sent and not answered.
+    /// The first packet is sent and not answered.
     Asking,
-    /// The OpenVPN handshake is in progress, until all pushed options are known.
+    /// The protocol's handshake is in progress, until the configuration is complete.
     Negotiating,
     /// The verification echo is in transit through the tunnel.
     Proving,
@@ -63,9 +63,9 @@ pub enum Occasion {
 pub struct Steps {
     /// The attempt was due.
     pub due_ns: u64,
-    /// The socket took the first reset.
+    /// The socket took the first packet.
     pub sent_ns: Option<u64>,
-    /// The server answered the reset.
+    /// The server answered the first packet.
     pub answered_ns: Option<u64>,
     /// The TLS handshake ended.
     pub tls_ns: Option<u64>,
@@ -73,6 +73,12 @@ pub struct Steps {
     pub keys_ns: Option<u64>,
     /// All pushed options were known.
     pub pushed_ns: Option<u64>,
+    /// The two ends had authenticated each other (the IKE SA).
+    pub ike_up_ns: Option<u64>,
+    /// The server had assigned an address.
+    pub ip_assigned_ns: Option<u64>,
+    /// The keys of the data channel were in use: a child SA, or WireGuard's session.
+    pub child_up_ns: Option<u64>,
     /// The first echo reply arrived through the tunnel.
     pub configured_ns: Option<u64>,
 }
@@ -81,6 +87,11 @@ impl Steps {
     /// The steps of an attempt that was due at `due_ns` and has not begun.
     pub fn due(due_ns: u64) -> Self {
         Self { due_ns, ..Self::default() }
+    }
+
+    /// When the configuration was complete, ns.
+    pub fn complete_ns(&self) -> Option<u64> {
+        self.pushed_ns.or(self.child_up_ns)
     }
 
     /// Duration from the due time to `at_ns`, ns.

@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use crate::openvpn::profile::Transport;
-
 /// A server's address and transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -11,4 +9,13 @@ pub struct Server {
     pub address: SocketAddr,
     /// The transport of the packets.
     pub transport: Transport,
+}
+
+/// The transport of a tunnel's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP, with a length before each packet.
+    Tcp,
 }

@@ -1,18 +1,16 @@
-//! Settings that all clients of a fleet share: servers, identities, time limits and retries. Plain values; the agent
+//! Settings that all clients of a fleet share: protocol, servers, time limits and retries. Plain values; the agent
 //! creates them from a test's specification and validates them.
 
 use std::sync::Arc;
 
 use super::expectation::Expectation;
 use super::server::Server;
-use crate::openvpn::config::{ClientConfig, Identity};
+use crate::protocol::Protocol;
 
 /// Settings that all clients of a fleet share.
 pub struct Settings {
-    /// The profile as an OpenVPN configuration.
-    pub config: Arc<ClientConfig>,
-    /// The identities; client n uses identity n modulo their number.
-    pub identities: Vec<Identity>,
+    /// The protocol, with the clients' identities.
+    pub protocol: Arc<dyn Protocol>,
     /// The servers. An attempt after a failed one goes to the next server.
     pub servers: Vec<Server>,
     /// Time limit of one attempt, ns.
@@ -21,7 +19,7 @@ pub struct Settings {
     pub retries: u32,
     /// The expected configuration of each client.
     pub expectation: Expectation,
-    /// The profile's MTU of the tunnel.
+    /// The MTU of the tunnel in the client's file.
     pub mtu: Option<u16>,
     /// Time limit of the first echo reply after the options are known, ns.
     pub first_data_ns: u64,
@@ -39,11 +37,6 @@ pub struct PingSettings {
 }
 
 impl Settings {
-    /// The identity of a client.
-    pub fn identity(&self, client: u32) -> &Identity {
-        &self.identities[client as usize % self.identities.len()]
-    }
-
     /// The server of an attempt; `turn` increments after each failure.
     pub fn server(&self, turn: u32) -> Server {
         self.servers[turn as usize % self.servers.len()]

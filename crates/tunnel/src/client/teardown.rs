@@ -13,8 +13,7 @@ impl VpnClient {
             self.heard_ns = session.last_received_ns();
             self.retransmits += session.retransmits();
             effects.counts().retransmits += u64::from(session.retransmits());
-            // `None` after a refusal: user and password may still be valid.
-            self.token = session.token().cloned();
+            self.token = session.token();
         }
         if let (Some(assigned), true) = (&self.assigned, self.phase.is_up()) {
             effects.release(assigned, self.heard_ns);

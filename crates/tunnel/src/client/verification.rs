@@ -10,6 +10,7 @@ use super::effects::{Effects, Metric};
 use super::expectation::OPTION_MALFORMED;
 use super::phase::{Occasion, Phase};
 use super::{Success, VpnClient};
+use crate::protocol::Failure;
 
 impl VpnClient {
     /// Checks the complete options, then verifies the tunnel.
@@ -22,19 +23,28 @@ impl VpnClient {
         self.check(now_ns, effects);
     }
 
+    /// The tunnel is up without a data channel: the client is `partial` for the session's reason.
+    pub(super) fn stay_incomplete(&mut self, now_ns: u64, failure: &Failure, effects: &mut impl Effects) {
+        if let Some(assigned) = self.session_assigned() {
+            effects.claim(&assigned, now_ns);
+            self.assigned = Some(Box::new(assigned));
+        }
+        self.fail_check(now_ns, failure.name, &failure.detail, effects);
+    }
+
     /// The configuration that the session's server has assigned.
     fn session_assigned(&self) -> Option<AssignedConfig> {
         let session = self.session.as_ref()?;
         let server = self.settings.server(self.server_turn);
-        Some(AssignedConfig::new(server, session.pushed()?, session.cipher(), self.settings.mtu))
+        session.assigned(server, self.settings.mtu)
     }
 
     /// Checks the assigned configuration; if no check fails, the tunnel is verified.
     fn check(&mut self, now_ns: u64, effects: &mut impl Effects) {
-        let Some(pushed) = self.session.as_ref().and_then(|session| session.pushed()) else { return };
+        let Some(granted) = self.session.as_ref().and_then(|session| session.granted()) else { return };
         let Some(assigned) = self.assigned.as_deref() else { return };
-        let missing = self.settings.expectation.missing(pushed, assigned);
-        let malformed = pushed.malformed().map(str::to_owned);
+        let missing = self.settings.expectation.missing(granted, assigned);
+        let malformed = granted.malformed().map(str::to_owned);
         // Claims the addresses in any case: other clients must not have the same.
         let shared = effects.claim(assigned, now_ns);
         let order = ["partial_no_address", "partial_address_outside_pool"];
@@ -48,7 +58,7 @@ impl VpnClient {
             return self.fail_check(now_ns, name, detail.as_deref().unwrap_or_else(|| explanation(name)), effects);
         }
         if !self.echoes.can_verify() {
-            let detail = "the server pushes no address of its own: set expect.echo";
+            let detail = "the address of the server's end of the tunnel is not known: set expect.echo";
             return self.fail_check(now_ns, "partial_no_data", detail, effects);
         }
         self.enter(Phase::Proving, effects);
@@ -167,7 +177,10 @@ impl VpnClient {
             (Metric::Tls, steps.answered_ns, steps.tls_ns),
             (Metric::Keys, steps.tls_ns, steps.keys_ns),
             (Metric::Push, steps.keys_ns, steps.pushed_ns),
-            (Metric::FirstData, steps.pushed_ns, Some(at_ns)),
+            (Metric::IkeUp, steps.answered_ns, steps.ike_up_ns),
+            (Metric::IpAssigned, steps.ike_up_ns, steps.ip_assigned_ns),
+            (Metric::ChildUp, steps.ip_assigned_ns.or(steps.ike_up_ns).or(steps.sent_ns), steps.child_up_ns),
+            (Metric::FirstData, steps.complete_ns(), Some(at_ns)),
         ];
         for (metric, from_ns, to_ns) in spans {
             if let (Some(from_ns), Some(to_ns)) = (from_ns, to_ns) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use self::fallback_session::FallbackSession;
-pub use self::output::{Counters, Event, Failure, NotUp, Output, Received};
+pub use self::output::{Event, Output};
 use self::renewal::Renewal;
 pub use super::config::{ClientConfig, Identity, Token};
 use super::data::{DataCipher, DataError, DataOptions};
@@ -14,6 +14,7 @@ use super::message::push::Pushed;
 use super::packet::{Header, Opcode};
 use super::session::{Derivation, KeyStateMatch, Session, Shares, Times};
 use super::tls::TlsMaker;
+pub use crate::protocol::{Counters, Failure, NotUp, Received};
 
 mod exchange;
 mod failed_renewal;

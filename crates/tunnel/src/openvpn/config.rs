@@ -6,10 +6,12 @@ use super::data::{DataCipher, Framing, LARGEST_PAYLOAD};
 use super::digest::Digest;
 use super::message::compression::Compression;
 use super::message::peer_info::Protocols;
-use super::profile::{Profile, Transport};
-use super::secret::Secret;
+use super::profile::Profile;
 use super::tls::{self, ClientTrust, TlsLine, Trust};
 use super::wrap::WrapKeys;
+use crate::client::server::Transport;
+pub use crate::protocol::Token;
+use crate::secret::Secret;
 
 /// A profile as the machine needs it.
 pub struct ClientConfig {
@@ -78,15 +80,6 @@ pub struct Identity {
     pub user: Option<(String, Secret)>,
     /// The token that replaces the password.
     pub token: Option<Token>,
-}
-
-/// A server's token, which replaces user and password (`auth-token`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
-    /// Sent as the user.
-    pub user: String,
-    /// Sent as the password.
-    pub secret: Secret,
 }
 
 /// Why no data cipher can be used.

@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, RootCertStore};
 
-use super::secret::Secret;
+use crate::secret::Secret;
 
 /// Validity before the given time, because clocks may differ: two days.
 const BEFORE: Duration = Duration::from_secs(2 * 86_400);

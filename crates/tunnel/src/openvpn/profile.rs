@@ -7,7 +7,7 @@ use self::lines::directives;
 use self::parser::Parser;
 
 pub use self::error::ProfileError;
-pub use self::settings::{Family, Ignored, Profile, Remote, Transport, VerifyName, WrapProfile};
+pub use self::settings::{Family, Ignored, Profile, Remote, VerifyName, WrapProfile};
 pub use self::suites::TlsVersion;
 
 mod error;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::Deserialize;
 
 use super::allowed::{AllowedAddresses, Conflict, Prefix};
-use super::keys::{PrivateKey, PublicKey};
+use super::keys::{PresharedKey, PrivateKey, PublicKey};
 
 /// Maximum MTU: leaves room for the WireGuard, UDP and IPv6 headers in a 64 KiB datagram.
 const MTU_MAX: u16 = u16::MAX - 80;
@@ -52,6 +52,9 @@ pub struct PeerConfig {
     pub endpoint: Option<SocketAddr>,
     /// Inner addresses that the peer may send from; packets to them are routed to the peer.
     pub allowed_ips: Vec<Prefix>,
+    /// The key that this peer shares with this interface, if there is one.
+    #[serde(default)]
+    pub preshared_key: Option<PresharedKey>,
     /// Interval of keepalives, seconds; null sends none. With keepalives, the first handshake starts immediately.
     pub keepalive_s: Option<u16>,
 }
@@ -150,7 +153,7 @@ macro_rules! deserialize_from_text {
         }
     )*};
 }
-deserialize_from_text!(PrivateKey, PublicKey, Prefix);
+deserialize_from_text!(PrivateKey, PublicKey, PresharedKey, Prefix);
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,10 @@ pub struct PrivateKey(pub(super) x25519::StaticSecret);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey(pub(super) [u8; 32]);
 
+/// A key that both ends share in addition to their own. Never in `Debug` or in an error.
+#[derive(Clone, PartialEq, Eq, zeroize::ZeroizeOnDrop)]
+pub struct PresharedKey(pub(super) [u8; 32]);
+
 /// Why a text is not a key. The message does not repeat the text, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
@@ -50,6 +54,20 @@ impl TryFrom<String> for PublicKey {
 
     fn try_from(text: String) -> Result<Self, BadKey> {
         decode(&text).map(Self)
+    }
+}
+
+impl TryFrom<String> for PresharedKey {
+    type Error = BadKey;
+
+    fn try_from(text: String) -> Result<Self, BadKey> {
+        decode(&text).map(Self)
+    }
+}
+
+impl fmt::Debug for PresharedKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PresharedKey(secret)")
     }
 }
 

@@ -18,6 +18,7 @@ use super::allowed::{AllowedAddresses, Conflict};
 use super::config::PeerConfig;
 use super::counters::Counters;
 use super::keys::{PrivateKey, PublicKey};
+use super::message;
 use super::peer::{Peer, Step, QUEUE_MAX_PACKETS};
 
 /// Overhead of a data message, bytes: type, receiver, counter and authentication tag.
@@ -32,18 +33,11 @@ const TICK_NS: u64 = 250_000_000;
 /// time.
 const HANDSHAKES_PER_S: u64 = 1000;
 /// The paper, section 6.5: Reject-After-Messages, 2^64 - 2^13 - 1.
-const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+pub const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 /// boringtun uses the lower eight bits of an index for sessions, and the bits above for the peer's number.
 const INDEX_SESSION_BITS: u32 = 8;
 /// The rest of 32 bits is for peers.
 const PEERS_MAX: usize = 1 << (32 - INDEX_SESSION_BITS);
-
-/// Message types of the paper, section 5.4.
-mod message {
-    pub const INITIATION: u8 = 1;
-    pub const RESPONSE: u8 = 2;
-    pub const DATA: u8 = 4;
-}
 
 /// The caller's next action. The bytes are at the start of the caller's space.
 #[derive(Debug, PartialEq, Eq)]
@@ -354,7 +348,7 @@ impl Machine {
 }
 
 /// The counter of a data message of at least 32 bytes.
-fn counter_of(data: &[u8]) -> u64 {
+pub fn counter_of(data: &[u8]) -> u64 {
     let mut counter = [0; 8];
     counter.copy_from_slice(&data[8..16]);
     u64::from_le_bytes(counter)

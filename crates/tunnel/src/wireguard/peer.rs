@@ -47,7 +47,14 @@ impl Peer {
         let public = x25519::PublicKey::from(peer.public_key.0);
         let keepalive_s = peer.keepalive_s.filter(|seconds| *seconds > 0);
         Self {
-            tunnel: Tunn::new(private.clone(), public, None, keepalive_s, number, Some(limiter.clone())),
+            tunnel: Tunn::new(
+                private.clone(),
+                public,
+                peer.preshared_key.as_ref().map(|key| key.0),
+                keepalive_s,
+                number,
+                Some(limiter.clone()),
+            ),
             endpoint: peer.endpoint,
             waiting: 0,
             eager: keepalive_s.is_some() && peer.endpoint.is_some(),

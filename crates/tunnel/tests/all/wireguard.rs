@@ -63,6 +63,7 @@ fn peer(secret: u8, endpoint: Option<&str>, allowed: &[&str]) -> PeerConfig {
         public_key: key(secret).public(),
         endpoint: endpoint.map(|text| text.parse().unwrap()),
         allowed_ips: allowed.iter().map(|text| text.parse().unwrap()).collect(),
+        preshared_key: None,
         keepalive_s: None,
     }
 }

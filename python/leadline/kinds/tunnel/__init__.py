@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from leadline.trial.live_metrics import KindFigures
     from leadline.trial.workloads import Server
 
-_STEPS = ("connect", "answer", "tls", "keys", "push", "first_data", "reconnect", "recovered", "renegotiate")
+_STEPS = (
+    *("connect", "answer", "tls", "keys", "push", "ike_up", "ip_assigned", "child_up", "first_data"),
+    *("reconnect", "recovered", "renegotiate"),
+)
 _WHEN = ("before", "during", "after")
 _PINGS = ("ping_before", "ping_during", "ping_after")
 _TIMES = ("min", "mean", "p50", "p90", "p99", "max")
@@ -46,7 +49,15 @@ _METRICS = (
     *times("tls", _TIMES, "ms", "the time from the first answer to the end of TLS"),
     *times("keys", _TIMES, "ms", "the time from the end of TLS until both sides' keys are known"),
     *times("push", _TIMES, "ms", "the time from the keys to all pushed options"),
-    *times("first_data", _TIMES, "ms", "the time from the options to the first returned packet"),
+    *times("ike_up", _TIMES, "ms", "the time from the first answer until the IKE SA was up"),
+    *times("ip_assigned", _TIMES, "ms", "the time from the IKE SA until an address was assigned"),
+    *times("child_up", _TIMES, "ms", "the time from the step before until the data channel had keys"),
+    *times("first_data", _TIMES, "ms", "the time from the complete configuration to the first returned packet"),
+    neither("ike_up", "clients whose IKE SA was up at the end"),
+    neither("ip_assigned", "clients that had an address from IKE at the end"),
+    neither("child_up", "clients whose data channel had keys at the end"),
+    neither("traffic_both_ways", "clients through whose tunnel a packet had come back, of those with a child"),
+    lower("cookies_received", "cookies by which the gateway asked clients to prove their addresses"),
     *times("reconnect", _TIMES, "ms", "the connect time of clients that reconnect as planned"),
     *times("recovered", _TIMES, "ms", "the time from a client's first failure until it was configured"),
     *times("renegotiate", _TIMES, "ms", "the time from when new keys were due until they were in use"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from leadline.errors import InputError
+from leadline.kinds.tunnel import wireguard_access
 from leadline.plan import ovpn
 from leadline.plan.clients import MOST_CLIENTS
 from leadline.plan.regular_files import NotRegular, read_bounded
@@ -58,9 +59,10 @@ def check_addresses(addresses: Iterable[str]) -> None:
                 one.bind((address, 0))
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL:
-                    text = f"--bind: {address} is not an address of this host"
-                    raise InputError(text, hint="add it first: ip address add") from None
-                raise InputError(f"--bind: {address}: {error.strerror or error}") from None
+                    text = f"--source: {address} is not an address of this host"
+                    hint = "add it: ip address add ADDRESS dev DEV; a whole network: ip route add local NETWORK dev lo"
+                    raise InputError(text, hint=hint) from None
+                raise InputError(f"--source: {address}: {error.strerror or error}") from None
 
 
 def read_access(options: OptionValues) -> Access:
@@ -68,6 +70,9 @@ def read_access(options: OptionValues) -> Access:
     from leadline.kinds.tunnel.workload import Access
 
     file: Path = options["file"]
+    if wireguard_access.has_wireguard(file):
+        return wireguard_access.read_wireguard_access(options)
+    wireguard_access.check_other(options)
     folder = file.parent
     try:
         profile = ovpn.whole(_option_text(file, "the profile"), lambda name: _read_text(folder / name))

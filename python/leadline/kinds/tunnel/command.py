@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.cli import single_args
 from leadline.cli.output import check_folder
 from leadline.errors import InputError
-from leadline.kinds.tunnel import args
+from leadline.kinds.tunnel import args, wireguard_access
 from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.options import COMMAND
 from leadline.plan.options import test_values
@@ -25,6 +25,8 @@ _CHOKE_TIMEOUT = "10s"
 
 def run(options: Mapping[str, Any]) -> int:
     """Run the measurement that the options describe (by their names in code), print it, and return the exit code."""
+    if options["write_peers"] is not None:
+        return _write_peers(options)
     loads, output = parse_options(options)
     check_folder("--out", output.out)
     if len(loads) > 1:
@@ -37,6 +39,15 @@ def run(options: Mapping[str, Any]) -> int:
     from leadline.cli import run_single
 
     return run_single.run(test, load, output)
+
+
+def _write_peers(options: Mapping[str, Any]) -> int:
+    """Write the gateway's list of WireGuard clients, and say how to load it."""
+    if not wireguard_access.has_wireguard(options["file"]):
+        wireguard_access.check_other(options)
+    count, file = wireguard_access.write_peers(options), options["write_peers"]
+    print(f"{count:,} clients written to {file}. Load them on the gateway: wg addconf INTERFACE {file}")
+    return 0
 
 
 def _search(test: TunnelTest, load: TunnelWorkload, conditions: str, output: OutputOptions) -> int:
@@ -61,13 +72,14 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
     """
     _check(options)
     choke = options["until_choke"]
-    numbers = args.client_counts(options["number"])
+    access = args.read_access(options)
+    numbers = args.client_counts(options["number"] or str(access.clients))
+    wireguard_access.check_count(access, max(numbers), options["file"])
     if choke is not None and len(numbers) > 1:
         raise InputError("--until-choke needs a single number of clients", hint="give the maximum per trial")
     options = {**options, "attempt_timeout": options["attempt_timeout"] or (_CHOKE_TIMEOUT if choke else None)}
     tests = [single_args.parse(TunnelTest, _test_values(options, number), COMMAND.flags) for number in numbers]
     args.check_addresses(tests[0].addresses)
-    access = args.read_access(options)
     from leadline.kinds.tunnel.workload import tunnel_workload
 
     output = single_args.OutputOptions(

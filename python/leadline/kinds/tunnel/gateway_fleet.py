@@ -6,7 +6,7 @@ Pure; the only module that knows both a gateway's keys for a fleet and the tests
 
 from __future__ import annotations
 
-from leadline.contract.models import IssuedIdentities, TunnelWorkload
+from leadline.contract.models import IssuedIdentities, TunnelFile, TunnelWorkload, WireguardFiles
 from leadline.kinds.tunnel.model import TunnelExpected, TunnelLoad, TunnelTest
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan import BaseTest
@@ -51,7 +51,12 @@ def _expected(access: FleetAccess) -> TunnelExpected:
 
 
 def _who(access: FleetAccess) -> Access:
-    """Access with one certificate per client."""
+    """Access with one certificate, or one WireGuard file, per client."""
+    if access.client_files:
+        named = enumerate(access.client_files)
+        return Access(
+            "", WireguardFiles(files=[TunnelFile(name=f"client {number}", text=text) for number, text in named])
+        )
     identities = IssuedIdentities(
         authority_pem=access.authority_pem, authority_key_pem=access.authority_key_pem, name_prefix="client-"
     )

@@ -20,14 +20,20 @@ _ATTEMPT_TIMEOUT = option_field(TunnelTest, "attempt_timeout").default
 _LOAD_DURATION = option_field(TunnelLoad, "duration").default
 
 _ROWS = (
-    Option((), "Profile of the clients, an .ovpn file.", type=Path, required=True, parameter="file"),
+    Option(
+        (),
+        "The clients' file: OpenVPN's profile (.ovpn), WireGuard's file (wg-quick), or a folder with a WireGuard file "
+        "(NAME.conf) for each client.",
+        type=Path,
+        required=True,
+        parameter="file",
+    ),
     *group(
         "Arrivals",
         Option(
             ("-n", "--number"),
             "Number of clients. A list, as in 50,100,200,400, runs one fleet after another and fits a scaling "
-            "exponent.",
-            default="1",
+            "exponent. Default: 1, or one for each WireGuard file.",
             metavar="N[,N...]",
         ),
         Option(
@@ -103,8 +109,23 @@ _ROWS = (
             metavar="FILE",
         ),
         Option(
-            ("--bind",),
-            "Local address, network (192.0.2.0/28) or range (FIRST-LAST); the clients use the addresses in turn.",
+            ("--peers",),
+            "WireGuard: make this many clients from the file. The first has the file's key and Address; the others "
+            "have keys made from it, the same ones in each run, and the next addresses.",
+            type=int,
+            metavar="N",
+            least=1,
+        ),
+        Option(
+            ("--write-peers",),
+            "WireGuard: write the clients as [Peer] sections to this file, for `wg addconf` on the gateway, and end.",
+            type=Path,
+            metavar="FILE",
+        ),
+        Option(
+            ("--bind", "--source"),
+            "Local address, network (10.0.0.0/20) or range (FIRST-LAST); the clients' sockets use the addresses in "
+            "turn, because gateways count clients by address.",
             key="bind",
             metavar="ADDR",
         ),
@@ -222,7 +243,7 @@ _ROWS = (
 COMMAND = Command(
     TunnelTest,
     """\
-Connect many OpenVPN clients, and check what each received.
+Connect many VPN clients, OpenVPN or WireGuard, and check what each received.
 
 They connect all at once or at a rate.
 
@@ -240,6 +261,8 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
     leadline tunnel client.ovpn -n 200 --renegotiate-at 10s --reconnect-at 20s/5s
     leadline tunnel client.ovpn -n 100 --traffic udp --to 10.8.0.1 --traffic-rate 2mbit
     leadline tunnel client.ovpn -n 50 --users users.txt --target 'connect_p99_ms < 2000'
+    leadline tunnel wg0.conf --peers 1000 --write-peers peers.conf
+    leadline tunnel wg0.conf --peers 1000 --source 127.0.0.0/20
 """,
     position=5,
     rows=_ROWS,

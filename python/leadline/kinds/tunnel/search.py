@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from leadline.analysis.capacity import Conditions, judge_fleet
 from leadline.analysis.model import Ceiling, Reason, TestResult, Validity, Verdict
 from leadline.analysis.search_findings import Trial
-from leadline.contract.models import RateStage, TunnelWorkload
+from leadline.contract.models import RateStage, TunnelWorkload, WireguardFiles
 from leadline.errors import InputError
 from leadline.kinds.tunnel.model import TunnelTest
 from leadline.kinds.tunnel.workload import GIVEN_UP_S
@@ -154,6 +154,9 @@ class FleetSearchTarget:
         port is unlikely, so the pause is short."""
         failed = result.value("failed_ratio")
         if failed is None or failed <= _FEW:
+            return FORGOTTEN_S
+        if isinstance(self.workload.identities, WireguardFiles):
+            # A WireGuard gateway keeps nothing of a handshake that did not end.
             return FORGOTTEN_S
         windows = _HAND_WINDOW.findall(self.workload.profile)
         return max(FORGOTTEN_S, float(windows[-1]) if windows else GIVEN_UP_S)

@@ -25,6 +25,9 @@ _STEPS = {
     "tls": "  TLS",
     "keys": "  keys",
     "push": "  pushed options",
+    "ike_up": "  IKE SA",
+    "ip_assigned": "  address",
+    "child_up": "  data keys",
     "first_data": "  first data back",
     "reconnect": "reconnect",
     "recovered": "recovered",
@@ -50,7 +53,7 @@ def tunnel_rows(result: TestResult) -> list[tuple[str, str]]:
     if fleet is not None:
         rows += _misfortunes("failed", fleet.failed, result) + _misfortunes("partial", fleet.partial, result)
         rows += [("", f"looks like {_LIMITS[one.name]}: {one.seen}") for one in fleet.overload]
-    rows += [("handshakes", _handshakes(metrics, fleet))]
+    rows += [*_tunnels(metrics), ("handshakes", _handshakes(metrics, fleet))]
     rows += _actions(metrics) + _pings(metrics) + _inside(metrics)
     if (memory := _value(metrics, "memory_bytes")) is not None:
         each = quantities.memory(_value(metrics, "memory_per_client_bytes"))
@@ -99,6 +102,22 @@ def _states(metrics: Mapping[str, Metric]) -> str:
     return f"{quantities.count(_value(metrics, 'clients'))}: {', '.join(counts)}"
 
 
+def _tunnels(metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
+    """How far the tunnels were at the end, for protocols with these steps."""
+    titles = {
+        "ike_up": "IKE SA up",
+        "ip_assigned": "address assigned",
+        "child_up": "data keys",
+        "traffic_both_ways": "traffic both ways",
+    }
+    found = {title: value for name, title in titles.items() if (value := _value(metrics, name)) is not None}
+    return (
+        [("tunnels", ", ".join(f"{quantities.count(value)} {title}" for title, value in found.items()))]
+        if found
+        else []
+    )
+
+
 def _misfortunes(state: str, causes: Sequence[Misfortune], result: TestResult) -> list[tuple[str, str]]:
     """One line per cause, with the message of its first failure; only the most frequent causes if there are many."""
     rows = []
@@ -133,6 +152,8 @@ def _handshakes(metrics: Mapping[str, Metric], fleet: FleetFindings | None) -> s
     said = f"{quantities.count(_value(metrics, 'attempts'))} attempts"
     if (again := _value(metrics, "retransmits")) is not None:
         said += f", {quantities.count(again)} control packets retransmitted"
+    if cookies := _value(metrics, "cookies_received"):
+        said += f", the gateway was under load and asked for {quantities.count(cookies)} cookies"
     if fleet is not None and fleet.recovered:
         said += f", {fleet.recovered:,} clients connected after a failure"
     if partly := _value(metrics, "recovered_partial"):

@@ -20,6 +20,7 @@ from leadline.contract.models import (
     TunnelUdp,
     TunnelUser,
     TunnelWorkload,
+    WireguardFiles,
 )
 from leadline.errors import InputError
 from leadline.kinds.tunnel.model import Moment, TunnelLoad, TunnelTest
@@ -29,7 +30,7 @@ _SESSION_PORT, _HTTP_PORT = 5201, 8080
 GIVEN_UP_S = 60.0
 """The same for clients whose handshake was aborted: the time that a server waits for them (`hand-window`)."""
 
-Identities = ProfileIdentity | GivenIdentities | IssuedIdentities
+Identities = ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,14 @@ class Access:
     """The clients' identities. They are not part of the test, and are never printed."""
 
     profile: str = field(repr=False)
-    """Text of an `.ovpn` file, with each file that it refers to as an inline block."""
+    """Text of an `.ovpn` file, with each file that it refers to as an inline block; empty for WireGuard."""
     identities: Identities = field(default_factory=ProfileIdentity, repr=False)
     users: Sequence[TunnelUser] = field(default=(), repr=False)
+
+    @property
+    def clients(self) -> int:
+        """The number of clients if the test sets none: one, or one for each WireGuard file."""
+        return len(self.identities.files) if isinstance(self.identities, WireguardFiles) else 1
 
 
 def tunnel_workload(test: TunnelTest, access: Access, clients: int, inside: str | None = None) -> TunnelWorkload:

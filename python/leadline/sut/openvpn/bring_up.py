@@ -137,8 +137,8 @@ def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
         _whole(config).text,
         pki.authority.read_text(encoding="ascii"),
         pki.authority_key_pem,
-        tuple(str(network) for network in networks.pool.values()),
-        tuple(str(network) for network in networks.pushed),
+        pools=tuple(str(network) for network in networks.pool.values()),
+        routes=tuple(str(network) for network in networks.pushed),
     )
 
 

@@ -13,7 +13,7 @@ use leadline_tunnel::client::effects::{
 };
 use leadline_tunnel::client::phase::{Phase, PHASES};
 use leadline_tunnel::client::server::Server;
-use leadline_tunnel::openvpn::framing::set_length;
+use leadline_tunnel::framing::set_length;
 use tracing::debug;
 
 use super::fleet::{ArrivalInstants, Fleet};
@@ -41,6 +41,7 @@ pub struct Receiving<'a> {
     pub traffic: &'a mut InnerTraffic,
     pub counters: Option<&'a FlowCounters>,
     pub replies: &'a mut Vec<u8>,
+    pub space: &'a mut Vec<u8>,
 }
 
 /// A client's socket, and what its thread uses to send.
@@ -114,6 +115,11 @@ impl Inbox for Receiving<'_> {
 
     fn replies(&mut self) -> &mut Vec<u8> {
         self.replies
+    }
+
+    #[inline]
+    fn space(&mut self) -> &mut Vec<u8> {
+        self.space
     }
 }
 

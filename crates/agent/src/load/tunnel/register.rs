@@ -115,15 +115,15 @@ fn release_one<K: Eq + Hash>(
 #[cfg(test)]
 mod tests {
     use leadline_tunnel::openvpn::message::push::Pushed;
-    use leadline_tunnel::openvpn::profile::Transport;
 
     use super::*;
-    use leadline_tunnel::client::server::Server;
+    use leadline_tunnel::client::server::{Server, Transport};
+    use leadline_tunnel::openvpn::fleet;
 
     fn assigned_by(server: &str, transport: Transport, options: &str) -> AssignedConfig {
         let mut pushed = Pushed::default();
         pushed.absorb(options).unwrap();
-        AssignedConfig::new(Server { address: server.parse().unwrap(), transport }, &pushed, None, None)
+        fleet::assigned(Server { address: server.parse().unwrap(), transport }, &pushed, None, None)
     }
 
     fn assigned(options: &str) -> AssignedConfig {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leadline_tunnel::client::effects::Counts;
-use leadline_tunnel::client::phase::{Phase, PHASES};
+use leadline_tunnel::client::phase::{Phase, Steps, PHASES};
+use leadline_tunnel::client::VpnClient;
+use leadline_tunnel::protocol::Step;
 use leadline_wire::{
     unless_zero, Counts as WireCounts, LoadReport, Outcome, Side, Standing, ThreadReport, TunnelAttemptReport,
     TunnelClientReport, TunnelCounts, TunnelPacketSizes, TunnelReport, TunnelState,
@@ -54,6 +56,36 @@ pub struct Tally {
     pub counts: Counts,
     /// The counts of the clients' sockets.
     pub sockets: SocketTally,
+    /// Clients by the steps of the tunnels that they had at the end.
+    pub reached: ReachedSteps,
+}
+
+/// Clients whose tunnel had completed a step at the end; `None` for a step that the protocol does not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReachedSteps {
+    ike_up: Option<u64>,
+    ip_assigned: Option<u64>,
+    child_up: Option<u64>,
+    /// Of the protocols with `child_up`: clients to which a packet has come back as well.
+    traffic_both_ways: Option<u64>,
+}
+
+impl ReachedSteps {
+    /// Counts the clients that have a tunnel.
+    pub fn of<'a>(protocol_steps: &[Step], machines: impl Iterator<Item = &'a VpnClient>) -> Self {
+        let up = machines.filter(|machine| machine.phase().is_up()).filter_map(VpnClient::attempt);
+        let steps: Vec<Steps> = up.map(|attempt| attempt.steps).collect();
+        let count = |step: Step, at_ns: fn(&Steps) -> Option<u64>| {
+            let reached = || steps.iter().filter(|steps| at_ns(steps).is_some()).count() as u64;
+            protocol_steps.contains(&step).then(reached)
+        };
+        Self {
+            ike_up: count(Step::IkeUp, |steps| steps.ike_up_ns),
+            ip_assigned: count(Step::IpAssigned, |steps| steps.ip_assigned_ns),
+            child_up: count(Step::ChildUp, |steps| steps.child_up_ns),
+            traffic_both_ways: count(Step::ChildUp, |steps| steps.child_up_ns.and(steps.configured_ns)),
+        }
+    }
 }
 
 /// The counts of a worker's sockets.
@@ -111,6 +143,7 @@ impl Tally {
             renegotiations_unfinished: unless_zero(counts.renewals_unfinished),
             renegotiations_failed: unless_zero(counts.renewals_failed),
             auth_pending: unless_zero(counts.auth_pending),
+            cookies_received: unless_zero(counts.cookies_received),
             updated: unless_zero(counts.updated),
             updated_not_unique: unless_zero(counts.shared_later),
             actions_skipped: unless_zero(counts.actions_skipped),
@@ -120,6 +153,10 @@ impl Tally {
             packets_not_sent: unless_zero(self.sockets.not_sent),
             packets_rejected: unless_zero(counts.rejected),
             packets_replayed: unless_zero(counts.replayed),
+            ike_up: self.reached.ike_up,
+            ip_assigned: self.reached.ip_assigned,
+            child_up: self.reached.child_up,
+            traffic_both_ways: self.reached.traffic_both_ways,
             pings_sent: unless_zero(counts.pings.sent),
             pings_answered: unless_zero(counts.pings.answered),
             pings_unsent: unless_zero(counts.pings.unsent),

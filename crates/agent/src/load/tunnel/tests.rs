@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use leadline_sys::clock::monotonic_ns;
-use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::client::server::Transport;
 use leadline_wire::{
     Outcome, RateStage, TunnelAction, TunnelActionKind, TunnelExpectation, TunnelIdentities, TunnelSpec, TunnelState,
 };

@@ -10,8 +10,8 @@ use leadline_sys::net::{self, DatagramBatch};
 use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
 use leadline_tunnel::client::server::Server;
-use leadline_tunnel::openvpn::framing::{set_length, Unframer, LONGEST_PACKET};
-use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::client::server::Transport;
+use leadline_tunnel::framing::{set_length, Unframer, LONGEST_PACKET};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Datagrams that one call receives.

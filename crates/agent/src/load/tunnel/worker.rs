@@ -13,9 +13,8 @@ use leadline_sys::poll::{Interest, Poll, Ready};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_tunnel::client::effects::Scratch;
 use leadline_tunnel::client::phase::{Phase, PHASES};
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::client::{Action, Input, Progress, VpnClient};
-use leadline_tunnel::openvpn::client::Client as Session;
-use leadline_tunnel::openvpn::profile::Transport;
 use leadline_tunnel::timer::{earlier, is_due};
 use leadline_wire::{TunnelActionKind, TunnelPacketSizes};
 
@@ -24,7 +23,7 @@ use super::client_report::{attempt_rows, client_row};
 use super::effects::{socket_error, Account, ClientEffects, ClientSocket, Receiving};
 use super::fleet::Fleet;
 use super::inner_traffic::TrafficPhase;
-use super::report::{Snapshot, Tally, WorkerReport};
+use super::report::{ReachedSteps, Snapshot, Tally, WorkerReport};
 use super::scheduled_actions::ActionSchedule;
 use super::transport::{Buffers, Outbox};
 use crate::control_signal::ControlSignal;
@@ -148,7 +147,7 @@ impl Worker {
         minimize_timer_slack();
         // The first use of a thread's random number generator is slow; this time must not count towards a client.
         let plan = &self.fleet.plan;
-        drop(Session::new(&plan.settings.config, plan.settings.identity(self.number), monotonic_ns()));
+        drop(plan.settings.protocol.begin(self.number, None, monotonic_ns()));
         signal.sleep_until(self.fleet.at_ns().unwrap_or_else(monotonic_ns));
         let meter = ThreadMeter::begin(format!("tunnel-{}", self.number), monotonic_ns());
         let mut now_ns = monotonic_ns();
@@ -163,17 +162,23 @@ impl Worker {
         let ended_ns = monotonic_ns();
         let thread = Some(meter.end(ended_ns));
         self.tally.phases = self.phases;
+        let steps = self.fleet.plan.settings.protocol.steps();
+        self.tally.reached = ReachedSteps::of(steps, self.clients.iter().map(|client| &client.machine));
         self.clients
             .iter()
             .filter_map(|client| client.transport.as_ref())
             .for_each(|transport| self.tally.sockets.count_drops(transport));
-        let rows = self.clients.iter().map(client_row).collect();
-        let attempts = self.clients.iter().flat_map(attempt_rows).collect();
-        let packet_sizes = self.clients.iter().find_map(packet_sizes);
         // A fleet whose tunnels have all ended leaves before the traffic's time is over.
         let last_ns = self.fleet.end_ns().filter(|_| !signal.stopped()).unwrap_or(ended_ns);
         let over_ns = self.fleet.traffic_over_ns().map_or(last_ns, |over_ns| over_ns.min(last_ns));
-        let figures = self.clients.iter_mut().filter_map(|client| client.traffic.take_figures(over_ns)).collect();
+        let packet_sizes = self.clients.iter().find_map(packet_sizes);
+        let (mut rows, mut attempts, mut figures) = (Vec::with_capacity(self.clients.len()), Vec::new(), Vec::new());
+        // Each client's memory is free for the rows of the next one: the figure of a fleet's memory is its peak.
+        for mut client in std::mem::take(&mut self.clients) {
+            rows.push(client_row(&client));
+            attempts.extend(attempt_rows(&client));
+            figures.extend(client.traffic.take_figures(over_ns));
+        }
         let Self { recorder, tally, failures, .. } = self;
         recorder.finish();
         Ok(WorkerReport { thread, tally, failures, rows, attempts, packet_sizes, figures })
@@ -276,6 +281,7 @@ impl Worker {
                 traffic,
                 counters: fleet.counters.get(machine.number() as usize).map(Arc::as_ref),
                 replies: &mut scratch.replies,
+                space: &mut scratch.space,
             };
             let mut received_ns = None;
             let received = transport.receive(buffers, |arrived_ns, packet| {

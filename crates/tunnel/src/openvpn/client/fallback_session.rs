@@ -1,8 +1,8 @@
 //! The session that a client begins beside keys that it could not renew. Owns its state; `failed_renewal` decides when it begins
 //! and how it ends.
 
-use super::output::Failure;
 use crate::openvpn::message::push::Pushed;
+use crate::protocol::Failure;
 
 /// The second session of a tunnel.
 pub(super) struct FallbackSession {

@@ -1,4 +1,6 @@
-//! The values that a client returns to its caller: the next action, events, the content of a packet, and counters.
+//! The values that a client returns to its caller: the next action, and events.
+
+use crate::protocol::Failure;
 
 /// The caller's next action.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,42 +50,4 @@ pub enum Event {
     PeerLeft,
     /// The session is over.
     Failed(Failure),
-}
-
-/// Why a client could not connect or lost its session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The stable name of the counter.
-    pub name: &'static str,
-    /// Further details; may be empty.
-    pub detail: String,
-}
-
-/// The content of a received packet.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Received<'p> {
-    /// An IP packet from the tunnel.
-    Payload(&'p mut [u8]),
-    /// A control packet: `poll` may have output.
-    Control,
-    /// Nothing to do: a keepalive, a duplicate, or an invalid packet. It is counted.
-    Nothing,
-}
-
-/// The error of sending data before the tunnel is up, or after its keys are used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the tunnel is not up")]
-pub struct NotUp;
-
-/// Counters of received packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Opened data packets, including keepalives.
-    pub opened: u64,
-    /// Data packets that are repeated, or too late to be checked for that.
-    pub replayed: u64,
-    /// Packets that could not be authenticated, or that belong to no session here.
-    pub rejected: u64,
-    /// Received keepalives.
-    pub pings: u64,
 }

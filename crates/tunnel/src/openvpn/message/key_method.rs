@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use super::MessageError;
 use crate::openvpn::role::Role;
-use crate::openvpn::secret::Secret;
+use crate::secret::Secret;
 
 /// Maximum length of the options string with its NUL: OpenVPN's own limit.
 const LONGEST_OPTIONS: usize = 512;

@@ -11,8 +11,8 @@ use super::compression::Compression;
 use super::listed::{Listed, Text};
 use super::net;
 use super::MessageError;
-use crate::openvpn::secret::Secret;
 use crate::openvpn::tokenizer::tokenize;
+use crate::secret::Secret;
 
 /// Maximum number of stored options.
 pub const MAX_OPTIONS: usize = 4096;

@@ -8,7 +8,7 @@ use super::key_method::KeyMethod;
 use super::push::{bundles, Completeness, Pushed, Topology, MAX_BYTES, MAX_NAME_SERVERS, MAX_OPTIONS};
 use super::MessageError;
 use crate::openvpn::role::Role;
-use crate::openvpn::secret::Secret;
+use crate::secret::Secret;
 
 fn key_method(role: Role) -> KeyMethod {
     let mut half = KeyMethod::default();

@@ -9,15 +9,16 @@ use zeroize::Zeroizing;
 use super::error::ProfileError;
 use super::lines::{directives, Directive};
 use super::option_table::OptionSupport;
-use super::settings::{Family, Ignored, Profile, Remote, Transport, VerifyName, WrapProfile, DEFAULT_CIPHERS};
+use super::settings::{Family, Ignored, Profile, Remote, VerifyName, WrapProfile, DEFAULT_CIPHERS};
 use super::suites;
+use crate::client::server::Transport;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;
 use crate::openvpn::message::peer_info::CompressionOffer;
 use crate::openvpn::message::push::MIN_MTU;
-use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, StaticKey};
+use crate::secret::Secret;
 
 mod validate;
 

@@ -6,14 +6,15 @@ use std::fmt;
 use rustls::{CipherSuite, NamedGroup};
 
 use super::suites::TlsVersion;
+use crate::client::server::Transport;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;
 use crate::openvpn::message::occ::OptionsString;
 use crate::openvpn::message::peer_info::{CompressionOffer, PeerInfo, Protocols};
 use crate::openvpn::role::Role;
-use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::{KeyDirection, KeyError, StaticKey, WrapKeys};
+use crate::secret::Secret;
 
 /// Default data ciphers: those of OpenVPN 2.6.
 pub(super) const DEFAULT_CIPHERS: [DataCipher; 3] =
@@ -112,15 +113,6 @@ pub struct Remote {
     pub transport: Transport,
     /// The only address family in which the name is resolved; either if absent.
     pub family: Option<Family>,
-}
-
-/// The transport of a tunnel's packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP, with a length before each packet.
-    Tcp,
 }
 
 /// An address family.

@@ -9,12 +9,13 @@ use rustls::{CipherSuite, NamedGroup};
 
 use super::option_table::{support, OptionSupport};
 use super::*;
+use crate::client::server::Transport;
 use crate::openvpn::data::DataCipher;
 use crate::openvpn::digest::Digest;
 use crate::openvpn::message::compression::Compression;
 use crate::openvpn::message::peer_info::{CompressionOffer, Protocols};
-use crate::openvpn::secret::Secret;
 use crate::openvpn::wrap::KeyDirection;
+use crate::secret::Secret;
 
 const CA: &str = "<ca>\n-----BEGIN CERTIFICATE-----\nMIIBCA\n-----END CERTIFICATE-----\n</ca>\n";
 const PAIR: &str =

@@ -16,6 +16,7 @@ struct Driver {
     outgoing: Vec<u8>,
     counts: Counts,
     replies: Vec<u8>,
+    space: Vec<u8>,
     delivered: usize,
 }
 
@@ -38,6 +39,10 @@ impl Inbox for Driver {
 
     fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.replies
+    }
+
+    fn space(&mut self) -> &mut Vec<u8> {
+        &mut self.space
     }
 }
 

@@ -3,7 +3,9 @@
 
 mod data_path;
 mod reconnects;
+mod scripted;
 mod simulation;
+mod wireguard;
 
 use std::io;
 
@@ -13,7 +15,7 @@ use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::phase::{Occasion, Phase};
 use leadline_tunnel::client::{Action, Input, Progress};
 
-use leadline_tunnel::openvpn::profile::Transport;
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent};
 
 fn with(behaviour: Behaviour) -> TestSettings {

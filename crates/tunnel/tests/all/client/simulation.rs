@@ -1,6 +1,6 @@
-//! Clients and their server in virtual time: our own server machine behind links of 1 ms, which assigns, responds and
-//! echoes as each test needs, and a recorder of each client's actions. No test waits: time jumps from one event to
-//! the next.
+//! Clients and their server in virtual time: a server machine behind links of 1 ms, and a recorder of each client's
+//! actions. No test waits: time jumps from one event to the next. The server here is our own OpenVPN machine, which
+//! assigns, responds and echoes as each test needs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,13 +17,14 @@ use leadline_tunnel::client::effects::{
 use leadline_tunnel::client::expectation::Expectation;
 use leadline_tunnel::client::phase::Phase;
 use leadline_tunnel::client::server::Server;
+use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::client::settings::{PingSettings, Settings};
 use leadline_tunnel::client::{Input, Progress, VpnClient};
 use leadline_tunnel::inside::icmp;
 use leadline_tunnel::openvpn::client::Received;
-use leadline_tunnel::openvpn::profile::Transport;
-use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::openvpn::fleet::OpenVpn;
 use leadline_tunnel::openvpn::server::{Peer, PeerEvent, PeerOutput, ServerConfig};
+use leadline_tunnel::secret::Secret;
 
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000_000_000;
@@ -101,11 +102,28 @@ impl Default for TestSettings {
     }
 }
 
+/// The server's side of all connections.
+pub trait SimulatedServer {
+    /// Handles a packet of a connection.
+    fn receive(&mut self, now_ns: u64, connection: u32, packet: &mut [u8]);
+
+    /// When the server has work, ns.
+    fn wakes_ns(&self) -> Option<u64>;
+
+    /// Lets all connections do what is due; returns the packets that they send.
+    fn poll(&mut self, now_ns: u64) -> Vec<(u32, Vec<u8>)>;
+
+    /// Whether the server takes a TCP connection, and whether it then closes it.
+    fn accepts(&self, _connection: u32) -> (bool, bool) {
+        (false, false)
+    }
+}
+
 /// Clients, their server, and the packets in transit between them.
-pub struct Simulation {
+pub struct Simulation<S = ServerSide> {
     pub now_ns: u64,
     pub clients: Vec<DrivenClient>,
-    pub server: ServerSide,
+    pub server: S,
     /// The arrivals in transit, with their times, ns.
     in_transit: Vec<(u64, Arrival)>,
 }
@@ -132,11 +150,10 @@ impl Simulation {
         setup.server.users =
             settings.behaviour.users.iter().map(|(user, own)| ((*user).into(), (*own).into())).collect();
         setup.identity.user = settings.user.map(|(user, password)| (user.to_owned(), Secret::from(password)));
-        let offered = setup.client.ciphers.clone();
+        let offered = setup.client.ciphers.iter().map(|cipher| cipher.name()).collect();
         let server = Server { address: "192.0.2.1:1194".parse().unwrap(), transport: settings.behaviour.transport };
         let shared = Arc::new(Settings {
-            config: Arc::new(setup.client),
-            identities: vec![setup.identity],
+            protocol: Arc::new(OpenVpn { config: Arc::new(setup.client), identities: vec![setup.identity] }),
             servers: vec![server],
             attempt_ns: settings.attempt_ns,
             retries: settings.retries,
@@ -145,22 +162,13 @@ impl Simulation {
             first_data_ns: settings.first_data_ns,
             pings: settings.ping_gap_ns.map(|gap_ns| PingSettings { gap_ns, clients }),
         });
-        let (opened, claims) = (Rc::new(Cell::new(0)), Rc::default());
-        let driven = |number| DrivenClient {
-            client: VpnClient::new(number, Arc::clone(&shared), 0),
-            recorder: Recorder::new(Rc::clone(&opened), Rc::clone(&claims), number),
+        let server = ServerSide {
+            config: Arc::new(setup.server),
+            behaviour: settings.behaviour,
+            connections: BTreeMap::new(),
+            events: Vec::new(),
         };
-        Self {
-            now_ns: 0,
-            clients: (0..clients).map(driven).collect(),
-            server: ServerSide {
-                config: Arc::new(setup.server),
-                behaviour: settings.behaviour,
-                connections: BTreeMap::new(),
-                events: Vec::new(),
-            },
-            in_transit: Vec::new(),
-        }
+        Self::of(clients, &shared, server)
     }
 
     /// Creates clients that all arrive now.
@@ -168,6 +176,18 @@ impl Simulation {
         let mut simulation = Self::new(clients, settings);
         (0..clients as usize).for_each(|client| simulation.pass(client, Input::Arrive { due_ns: 0 }));
         simulation
+    }
+}
+
+impl<S: SimulatedServer> Simulation<S> {
+    /// Creates clients with these settings whose arrivals are not due, and their server.
+    pub fn of(clients: u32, settings: &Arc<Settings>, server: S) -> Self {
+        let (opened, claims) = (Rc::new(Cell::new(0)), Rc::default());
+        let driven = |number| DrivenClient {
+            client: VpnClient::new(number, Arc::clone(settings), 0),
+            recorder: Recorder::new(Rc::clone(&opened), Rc::clone(&claims), number),
+        };
+        Self { now_ns: 0, clients: (0..clients).map(driven).collect(), server, in_transit: Vec::new() }
     }
 
     /// Passes an input to a client, and lets it do what is due.
@@ -264,12 +284,12 @@ impl Simulation {
     /// Puts the packets that a client has sent in transit.
     fn send_outgoing(&mut self, client: usize) {
         let arrives_ns = self.now_ns + MS;
-        let behaviour = &self.server.behaviour;
         let recorder = &mut self.clients[client].recorder;
         for connection in recorder.opened.drain(..) {
-            if behaviour.transport == Transport::Tcp && behaviour.accepts {
+            let (is_accepted, is_closed) = self.server.accepts(connection);
+            if is_accepted {
                 self.in_transit.push((arrives_ns, Arrival::Connected { client, connection }));
-                if !(behaviour.responds)(connection) {
+                if is_closed {
                     self.in_transit.push((arrives_ns + MS, Arrival::Closed { client, connection }));
                 }
             }
@@ -310,9 +330,16 @@ impl ServerSide {
         act(connection.peer.as_mut().expect("a session"));
         connection.wakes_ns = Some(0);
     }
+}
 
-    fn wakes_ns(&self) -> impl Iterator<Item = u64> + '_ {
-        self.connections.values().filter_map(|connection| connection.wakes_ns)
+impl SimulatedServer for ServerSide {
+    fn accepts(&self, connection: u32) -> (bool, bool) {
+        let is_accepted = self.behaviour.transport == Transport::Tcp && self.behaviour.accepts;
+        (is_accepted, is_accepted && !(self.behaviour.responds)(connection))
+    }
+
+    fn wakes_ns(&self) -> Option<u64> {
+        self.connections.values().filter_map(|connection| connection.wakes_ns).min()
     }
 
     fn receive(&mut self, now_ns: u64, number: u32, packet: &mut [u8]) {
@@ -341,7 +368,6 @@ impl ServerSide {
         }
     }
 
-    /// Lets all connections do what is due; returns the packets that they send.
     fn poll(&mut self, now_ns: u64) -> Vec<(u32, Vec<u8>)> {
         let Self { behaviour, connections, events, .. } = self;
         let mut sent = Vec::new();
@@ -451,6 +477,10 @@ impl Inbox for Recorder {
 
     fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.scratch.replies
+    }
+
+    fn space(&mut self) -> &mut Vec<u8> {
+        &mut self.scratch.space
     }
 }
 

@@ -1,9 +1,10 @@
 //! Rules for a complete profile: the meaning of options together, and required options. Parses no option.
 
 use super::super::error::ProfileError;
-use super::super::settings::{Ignored, Profile, Remote, Transport, WrapProfile};
+use super::super::settings::{Ignored, Profile, Remote, WrapProfile};
 use super::super::suites::TlsVersion;
 use super::{data_cipher, suites, Endpoint, Parser, RemoteLine};
+use crate::client::server::Transport;
 use crate::openvpn::digest::Digest;
 
 /// OpenVPN's default port.
