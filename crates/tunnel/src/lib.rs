@@ -2,6 +2,7 @@
 //! own no socket and no TUN device; the agent moves the bytes.
 
 pub mod client;
+pub mod esp;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;
