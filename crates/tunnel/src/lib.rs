@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod esp;
+pub mod ikev2;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;
