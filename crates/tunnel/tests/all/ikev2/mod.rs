@@ -1,4 +1,4 @@
-//! IKEv2 and ESP: in virtual time against a gateway of the tests' own.
+//! IKEv2 and ESP: in virtual time against a gateway of the tests' own, and against a real strongSwan.
 
 mod exchanges;
 mod hostile;
@@ -6,3 +6,4 @@ mod link;
 mod measurements;
 mod responder;
 mod responder_sa;
+mod strongswan;
