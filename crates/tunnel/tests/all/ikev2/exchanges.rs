@@ -70,9 +70,21 @@ fn cookies_and_another_group_are_taken_in_any_order() {
 
 #[test]
 fn unauthenticated_error_ends_an_attempt_only_after_a_grace() {
-    let mut simulation = simulation(Options { init_error: Some((kind::NO_PROPOSAL_CHOSEN, 1)), ..Options::default() });
-    assert_eq!(failure(&mut simulation), Cause::NoProposalChosen);
-    assert!(simulation.now_ns >= S);
+    for (error, cause) in [
+        (kind::NO_PROPOSAL_CHOSEN, Cause::NoProposalChosen),
+        (kind::REDIRECT, Cause::Redirected),
+        (kind::INVALID_SYNTAX, Cause::InvalidSyntax),
+        (9999, Cause::Notified(9999)),
+    ] {
+        let options = Options { init_error: Some((error, 1)), ..Options::default() };
+        let mut refused = simulation(options.clone());
+        assert_eq!(failure(&mut refused), cause);
+        assert!(refused.now_ns >= S);
+        // A right answer that follows the error counts.
+        let repeated = Faults { duplicates: 1, ..Faults::default() };
+        let mut answered = Simulation::new(settings(IKE, ESP), identity(), options, repeated, 1);
+        assert!(answered.run_until(|one| one.has(&Event::ChildUp)), "{cause:?}: {:?}", answered.events);
+    }
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn real_strongswan_accepts_tunnels_rekeys_and_deletions_of_each_kind() {
     let Some(gateway) = Gateway::start() else { return };
     let others = [
         "wrong-key",
+        "wrong-password",
         "unknown-authority",
         "wrong-identity",
         "no-proposal",
@@ -83,6 +84,12 @@ fn process_inside_the_namespace() {
         "wrong-key" => {
             user.shared_key = Some(SecretBytes::from(&b"another key"[..]));
             expect_failure(Peer::connect(config, user), Cause::AuthenticationRefused);
+        }
+        "wrong-password" => {
+            config = settings("eap", ike, esp, keys);
+            user = identity("eap", "eap-chacha", keys);
+            user.auth = LocalAuth::Eap { user: "user".to_owned(), password: Secret::from("another") };
+            expect_failure(Peer::connect(config, user), Cause::EapRefused);
         }
         "wrong-identity" => {
             config.remote_id = Some(Id::parse("@other.test"));
