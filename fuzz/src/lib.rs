@@ -4,6 +4,7 @@
 
 pub mod capture;
 pub mod http;
+pub mod ikev2;
 pub mod inside;
 pub mod openvpn;
 pub mod openvpn_client;

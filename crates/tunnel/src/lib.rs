@@ -2,7 +2,9 @@
 //! own no socket and no TUN device; the agent moves the bytes.
 
 pub mod client;
+pub mod esp;
 pub mod framing;
+pub mod ikev2;
 pub mod inside;
 pub mod offload;
 pub mod openvpn;

@@ -5,6 +5,7 @@
 mod client;
 #[path = "../../../../fuzz/src/corpus.rs"]
 mod corpus;
+mod ikev2;
 mod inside;
 mod openvpn;
 mod openvpn_data;

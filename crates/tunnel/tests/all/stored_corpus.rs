@@ -2,6 +2,8 @@
 
 use crate::corpus;
 
+#[path = "../../../../fuzz/src/ikev2.rs"]
+mod ikev2;
 #[path = "../../../../fuzz/src/openvpn.rs"]
 mod openvpn;
 #[path = "../../../../fuzz/src/openvpn_client.rs"]
@@ -11,5 +13,6 @@ mod tunnel;
 
 #[test]
 fn stored_corpus_passes() {
-    corpus::hold(tunnel::TARGETS.into_iter().chain(openvpn::TARGETS).chain(openvpn_client::TARGETS));
+    let targets = tunnel::TARGETS.into_iter().chain(openvpn::TARGETS).chain(openvpn_client::TARGETS);
+    corpus::hold(targets.chain(ikev2::TARGETS));
 }
