@@ -9,63 +9,20 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cli_runs as cli
 import pytest
 from _pytest.mark import ParameterSet
+from sut_runs import WITHIN_S, lab_is_possible, run, states
 
-from leadline.agents import agent_binary
-from leadline.errors import MissingBinary
+__all__ = ["lab_is_possible"]
 
-pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(5)]
+pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(5), pytest.mark.usefixtures("lab_is_possible")]
 
-PROGRAM = Path(__file__).with_name("sut_trial.py")
-SOURCES = Path(__file__).resolve().parents[2] / "python"
-WITHIN_S = 180
 OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
 needs_openvpn = pytest.mark.skipif(OPENVPN is None, reason="openvpn is not installed")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _possible() -> None:
-    try:
-        agent_binary()
-    except MissingBinary as error:
-        pytest.skip(str(error))
-    tried = _call(sys.executable, "-c", "from leadline.lab import jail; print(jail.available().reason or '')")
-    if tried.stdout.strip():
-        pytest.skip(tried.stdout.strip())
-
-
-def run(folder: Path, prefix: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    # The server of the command has root's rights.
-    interpreter = (*prefix, sys.executable) if prefix else (str(cli.quick_command),)
-    done = _call(*interpreter, str(PROGRAM), json.dumps(spec), str(folder))
-    assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert said["left"] == [], "tunnel devices outlived the take-down"
-    return said
-
-
-def _call(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv,
-        env={**os.environ, "PYTHONPATH": str(SOURCES)},
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-
-
-def states(said: dict[str, Any]) -> list[str]:
-    assert "up" in said, said
-    return [client["state"] for client in said["up"]["clients"]]
 
 
 TOPOLOGIES = ("remote-access", "site-to-site")

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadline.agents.programs import program_path
 from leadline.errors import LeadlineError
+from leadline.sut import kernel_support
+from leadline.sut.kernel_support import KernelFeature
 
 if TYPE_CHECKING:
     from leadline.contract.models import Capability, ClockQuality, Hello
@@ -48,6 +52,14 @@ def lab_checks() -> list[Check]:
     for name, one in facilities.link_facilities().items():
         checks.append(Check(name, one.has, _LINKS[name], one.why, one.mend))
     return checks
+
+
+def kernel_checks() -> list[Check]:
+    """Checks what the kernel of this host carries by itself, by trying it in a namespace of its own."""
+    return [
+        _kernel_feature(kernel_support.ESP, _KERNEL_ESP),
+        _kernel_feature(kernel_support.WIREGUARD, _KERNEL_WIREGUARD),
+    ]
 
 
 def program_checks() -> list[Check]:
@@ -123,10 +135,30 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
 
 
 def _program(name: str, needed: str, install: str) -> Check:
-    from leadline.agents.programs import program_path
-
     path = program_path(name)
     return Check(name, path is not None, needed, path or "not in PATH", install)
+
+
+def _kernel_feature(feature: KernelFeature, needed: str) -> Check:
+    if program_path("ip") is None or program_path("unshare") is None:
+        return Check(feature.name, None, needed, "ip or unshare is missing, so it was not tried", _IP_INSTALL)
+    try:
+        tried = subprocess.run(
+            feature.argv(as_root=os.geteuid() == 0), capture_output=True, text=True, timeout=_TRY_WITHIN_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(feature.name, None, needed, f"trying it failed: {error}")
+    if tried.returncode == 0:
+        return Check(feature.name, True, needed)
+    why = kernel_support.cause_in(tried.stdout + tried.stderr)
+    # What unshare says is not about the feature.
+    return Check(feature.name, None if why.startswith("unshare") else False, needed, why, feature.mend)
+
+
+_KERNEL_ESP = "plans with sut kind strongswan and data_plane: kernel, or libreswan"
+_KERNEL_WIREGUARD = "plans with sut kind wireguard and implementation: wireguard-kernel"
+_IP_INSTALL = "sudo apt-get install iproute2 util-linux"
+_TRY_WITHIN_S = 10.0
 
 
 def _device(what: str, path: str, needed: str) -> Check:
@@ -212,6 +244,10 @@ _LINKS = {
 }
 _PROGRAMS = (
     ("openvpn", "plans with sut kind openvpn", "apt-get install openvpn"),
+    ("charon-systemd", "plans with sut kind strongswan", kernel_support.STRONGSWAN_INSTALL),
+    ("swanctl", "plans with sut kind strongswan", kernel_support.STRONGSWAN_INSTALL),
+    ("wireguard-go", "plans with sut kind wireguard and implementation: wireguard-go", "apt-get install wireguard-go"),
+    ("wg", "plans with other implementations of WireGuard than the embedded one", "apt-get install wireguard-tools"),
     ("nsenter", "the lab's hosts", "apt-get install util-linux"),
     ("ssh", "plans with given hosts", "apt-get install openssh-client"),
     ("perf", "`profile: true` in plans", "apt-get install linux-perf"),
@@ -221,7 +257,7 @@ _PROGRAMS = (
     ("iperf3", "cross-checks of tcp and udp tests", "apt-get install iperf3"),
 )
 _CAPABILITIES = {
-    "tun": ("plans with sut kind openvpn or wireguard", None),
+    "tun": ("plans with sut kind openvpn, strongswan or wireguard", None),
     "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
     "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
     "cgroup": ("CPU time of each host of the lab; `leadline run` makes one for each agent", None),

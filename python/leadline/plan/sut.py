@@ -13,6 +13,9 @@ from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
 from leadline.registry import SYSTEMS
 
+USER_SPACE = "(user space)"
+"""Ends the title of a system whose packets pass through user space where its usual data plane is the kernel."""
+
 
 class CpuAttribution(StrEnum):
     """Which CPU time on a gateway is the system's."""

@@ -294,7 +294,9 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
         clients=[asdict(client) for client in clients],
         processes=list(up.processes),
         cpu_quotas=up.cpu_quotas,
-        cpu_attribution=system_of(trial.case.sut).cpu_attribution(trial.case.sut).value,
+        cpu_attribution=(up.cpu_attribution or system_of(trial.case.sut).cpu_attribution(trial.case.sut)).value,
+        name=up.name,
+        title=up.title,
     )
 
 

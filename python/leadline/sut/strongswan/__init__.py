@@ -1,0 +1,53 @@
+"""The system `strongswan`: the daemon charon at both ends, with ESP in the kernel or in user space.
+
+`parameters` is its model; `bring_up` owns the order of steps, `config` writes the files, `log` reads charon's log,
+`data_plane` chooses what carries the packets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadline.plan.need import Need
+from leadline.plan.sut import CpuAttribution
+from leadline.sut.strongswan.parameters import StrongswanSut
+from leadline.sut.system import System, tun_device
+
+if TYPE_CHECKING:
+    from leadline.sut.daemons import Daemons
+    from leadline.sut.model import BringUp, Site
+
+
+class Strongswan(System[StrongswanSut]):
+    """IPsec between the clients and the gateway, or between two gateways. Its routes, policies and states disappear
+    with the trial's hosts."""
+
+    name = "strongswan"
+    # What it is called depends on the data plane, which is known when it is up.
+    title = ""
+    model = StrongswanSut
+
+    def cpu_attribution(self, parameters: StrongswanSut) -> CpuAttribution:
+        """The CPU time of charon, unless the kernel encrypts; with `auto` the bring-up tells."""
+        return CpuAttribution.KERNEL if parameters.data_plane == "kernel" else CpuAttribution.PROCESS
+
+    def needs(self, parameters: StrongswanSut, *, fleet: bool) -> list[Need]:
+        """The daemon, the program that configures it, and a TUN device for ESP in user space."""
+        why = "the system under test is strongSwan"
+        needs = [
+            Need("program", program, why, parameters.optional) for program in (parameters.binary, parameters.swanctl)
+        ]
+        return needs if parameters.data_plane == "kernel" else [*needs, tun_device(parameters)]
+
+    def bring_up_seconds(self, parameters: StrongswanSut) -> tuple[float, float]:
+        """The gateway starts first; each client is a daemon of its own."""
+        return 2.0, 0.1
+
+    async def bring_up(self, parameters: StrongswanSut, site: Site, daemons: Daemons) -> BringUp:
+        """Make the keys, start the gateway's daemon, then all clients' at the same time."""
+        from leadline.sut.strongswan.bring_up import bring_up
+
+        return await bring_up(parameters, site, daemons)
+
+
+SYSTEM = Strongswan()
