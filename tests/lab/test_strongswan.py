@@ -156,7 +156,7 @@ def test_results_name_the_data_plane_and_keep_no_secret(tmp_path: Path) -> None:
     systems = {trial["sut"]: trial["sut_version"] for trial in run_.report()["trials"]}
     assert "strongswan" not in systems
     assert systems["strongswan (kernel-libipsec)"].endswith("with kernel-libipsec (user space)")
-    assert "strongSwan with kernel-libipsec (user space) is not the same system" in " ".join(run_.out.split())
+    assert "IPsec by strongSwan with kernel-libipsec (user space) is not the same system" in " ".join(run_.out.split())
     kept = b"".join(path.read_bytes() for path in run_.folder.rglob("*") if path.is_file())
     assert b"PRIVATE KEY" not in kept and not re.search(rb'secret = "', kept)
 

@@ -397,6 +397,10 @@ class _Reading:
         sut = record.get("sut")
         kind = sut.get("kind") if isinstance(sut, Mapping) else sut
         self._trial.sut = str(record.get("name") or kind or self._trial.sut)
+        if record.get("name"):
+            # The plan's word would say less than what was measured.
+            planned = str(self._trial.parameters.get("sut") or kind)
+            self._trial.parameters["sut"] = planned.replace(str(kind), self._trial.sut, 1)
         self._trial.sut_title = record.get("title") or self._trial.sut_title
         self._trial.bring_up_seen = True
         self._trial.sut_version = record.get("version")

@@ -37,7 +37,11 @@ def _state(protocol: str, spi: str, algorithm: str) -> str:
 
 
 _KEY_BYTES = 16 + 4
-ESP = KernelFeature("ESP in the kernel", _state("esp", "0x1000", f"aead 'rfc4106(gcm(aes))' 0x{'00' * _KEY_BYTES} 128"))
+ESP = KernelFeature(
+    "ESP in the kernel",
+    _state("esp", "0x1000", f"aead 'rfc4106(gcm(aes))' 0x{'00' * _KEY_BYTES} 128"),
+    "sudo modprobe -a esp4 esp6, or a kernel with CONFIG_INET_ESP, CONFIG_INET6_ESP and CONFIG_CRYPTO_GCM",
+)
 IPCOMP = KernelFeature(
     "IPComp in the kernel",
     _state("comp", "0x1000", "comp deflate"),

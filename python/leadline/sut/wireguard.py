@@ -1,4 +1,5 @@
-"""The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install.
+"""The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install; or
+wireguard-go, or the kernel's own, whose interfaces `wireguard_device` sets up.
 
 WireGuard has no session before its first packet. A client's time is therefore the time until its process is ready;
 the handshake is part of the probe that follows.
@@ -8,19 +9,22 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from leadline.plan.field_types import IpVersion
 from leadline.plan.need import Need
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
 from leadline.sut.system import System, tun_device
 
 if TYPE_CHECKING:
-    from leadline.sut.client_bringup import ClientPlan
+    from pathlib import Path
+
+    from leadline.agents.host_ops import HostOps
     from leadline.sut.daemons import Daemon, Daemons
     from leadline.sut.model import BringUp, Site
+    from leadline.sut.wireguard_device import Implementation, Programs
 
 INTERFACE = "wg0"
 PORT = 51820
@@ -35,9 +39,11 @@ _LEAST_MTU_BYTES = 1280
 
 
 class WireguardSut(BaseSut):
-    """Embedded WireGuard; no installation needed."""
+    """WireGuard: embedded, which needs no installation, or another implementation."""
 
     kind: Literal["wireguard"] = "wireguard"
+    implementation: Literal["embedded", "wireguard-go", "wireguard-kernel"] = "embedded"
+    """What carries the packets at both ends: the agent itself (`embedded`), the program wireguard-go, or the kernel."""
     ip: IpVersion = 4
     """IP version of the tunnel's transport."""
 
@@ -79,9 +85,20 @@ class Wireguard(System[WireguardSut]):
         overhead_bytes = _OVERHEAD_BYTES[parameters.ip]
         return max(_LEAST_MTU_BYTES, link_mtu_bytes - overhead_bytes), overhead_bytes
 
+    def cpu_attribution(self, parameters: WireguardSut) -> CpuAttribution:
+        """The CPU time of its processes, unless the kernel encrypts."""
+        is_kernel = parameters.implementation == "wireguard-kernel"
+        return CpuAttribution.KERNEL if is_kernel else CpuAttribution.PROCESS
+
     def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:
-        """A TUN device for each end."""
-        return [tun_device(parameters)]
+        """A TUN device for each end, unless the kernel has the interface; and the programs of other implementations."""
+        match parameters.implementation:
+            case "embedded":
+                return [tun_device(parameters)]
+            case "wireguard-go":
+                return [*_programs(parameters, "wireguard-go", "wg"), tun_device(parameters)]
+            case "wireguard-kernel":
+                return _programs(parameters, "wg")
 
     def bring_up_seconds(self, parameters: WireguardSut) -> tuple[float, float]:
         """The gateway's process starts first."""
@@ -100,24 +117,29 @@ class Wireguard(System[WireguardSut]):
         outer = outer_address(addressing, parameters.ip)
         mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[parameters.ip])
 
-        gateway = await _daemon(
-            site, addressing.gateway, GATEWAY_NAME, gateway_config(addressing, own, keys, outer, mtu_bytes)
-        )
-        await daemons.start(gateway)
-        await daemons.wait_for_output(gateway, READY, _READY_WITHIN_S)
-        if addressing.site_to_site:
-            for network in addressing.client_lan.values():
-                await site.hosts[addressing.gateway].add_route(str(network), dev=INTERFACE)
-        expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
-        plans = [
-            ClientPlan(end.client, await _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
+        own_config = gateway_config(addressing, own, keys, outer, mtu_bytes)
+        configs = {
+            end.host: client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)
             for end in addressing.clients
-            for config in [client_config(addressing, end, keys[end.host], own, outer=outer, mtu_bytes=mtu_bytes)]
-        ]
-        hooks = Hooks(configure=lambda plan: _add_routes(site, plan))
+        }
+        if parameters.implementation == "wireguard-kernel":
+            return await _bring_up_in_kernel(site, own_config, configs)
+        programs = await _find(site.hosts[addressing.gateway], parameters.implementation)
+        gateway = await _daemon(site, addressing.gateway, GATEWAY_NAME, own_config, programs)
+        await daemons.start(gateway)
+        await daemons.wait_for_output(gateway, gateway.report[0], _READY_WITHIN_S, refused=_refused(programs))
+        if addressing.site_to_site:
+            await _route_client_lan(site)
+        expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
+        plans = []
+        for end in addressing.clients:
+            daemon = await _daemon(site, end.host, CLIENT_NAME, configs[end.host], programs)
+            plans.append(ClientPlan(end.client, daemon, daemon.report[0], expected, refused=_refused(programs)))
+        hooks = Hooks(configure=lambda plan: _add_routes(site, plan.client, plan.daemon.host))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
         version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
-        return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
+        up = BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
+        return up if programs is None else await _named(up, site, programs, parameters.implementation)
 
 
 def gateway_config(
@@ -176,22 +198,83 @@ def client_config(
     }
 
 
-async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
+def _programs(parameters: WireguardSut, *names: str) -> list[Need]:
+    why = f"the implementation is {parameters.implementation}"
+    return [Need("program", name, why, parameters.optional) for name in names]
+
+
+async def _find(host: HostOps, implementation: Implementation) -> Programs | None:
+    """The programs of another implementation than the embedded one."""
+    from leadline.sut.wireguard_device import find_programs
+
+    return None if implementation == "embedded" else await find_programs(host, implementation)
+
+
+def _refused(programs: Programs | None) -> str | None:
+    from leadline.sut.wireguard_device import FAILED
+
+    return None if programs is None else FAILED
+
+
+async def _named(up: BringUp, site: Site, programs: Programs, implementation: Implementation) -> BringUp:
+    """The result under the implementation's own name and version."""
+    from leadline.sut import wireguard_device
+
+    version = await wireguard_device.version(site.hosts[site.addressing.gateway], programs)
+    names, titles = wireguard_device.NAMES, wireguard_device.TITLES
+    return replace(up, version=version, name=names[implementation], title=titles[implementation])
+
+
+async def _bring_up_in_kernel(site: Site, gateway: dict[str, object], clients: dict[str, dict[str, object]]) -> BringUp:
+    """Set up the interfaces of the kernels; there is no process. They disappear with the trial's hosts."""
+    from leadline.sut import wireguard_device
+    from leadline.sut.client_bringup import confirm
+    from leadline.sut.model import BringUp, ClientState
+
+    addressing = site.addressing
+    programs = await wireguard_device.find_programs(site.hosts[addressing.gateway], "wireguard-kernel")
+    for host, config in {addressing.gateway: gateway, **clients}.items():
+        file = await _write(site, host, wireguard_device.wg_config(config))
+        await wireguard_device.set_up_in_kernel(site.hosts[host], programs, config, file)
+    if addressing.site_to_site:
+        await _route_client_lan(site)
+    for end in addressing.clients:
+        await _add_routes(site, end.client, end.host)
+    states = await confirm(site, [ClientState(end.client, "connected", None) for end in addressing.clients])
+    up = BringUp("", states, dict(site.server_address), ())
+    return await _named(up, site, programs, "wireguard-kernel")
+
+
+async def _write(site: Site, host: str, text: str) -> Path:
+    return await site.hosts[host].write_file(site.files("wireguard") / f"{host}.conf", text)
+
+
+async def _daemon(site: Site, host: str, name: str, config: dict[str, object], programs: Programs | None) -> Daemon:
+    from leadline.sut import wireguard_device
     from leadline.sut.daemons import Daemon
 
-    ops = site.hosts[host]
+    ops, log = site.hosts[host], site.log_file("wireguard", host)
+    if programs is not None:
+        file = await _write(site, host, wireguard_device.wg_config(config))
+        argv = wireguard_device.wireguard_go_argv(programs, config, file)
+        return Daemon(name, argv, log, (wireguard_device.READY, wireguard_device.FAILED), host)
     file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
-    argv = (await ops.agent_program(), "wireguard", str(file))
-    return Daemon(name, argv, site.log_file("wireguard", host), (READY,), host)
+    return Daemon(name, (await ops.agent_program(), "wireguard", str(file)), log, (READY,), host)
 
 
-async def _add_routes(site: Site, plan: ClientPlan) -> None:
+async def _route_client_lan(site: Site) -> None:
+    for network in site.addressing.client_lan.values():
+        await site.hosts[site.addressing.gateway].add_route(str(network), dev=INTERFACE)
+
+
+async def _add_routes(site: Site, client: str, holder: str) -> None:
+    """Route the server's network through the tunnel: on the host that holds it, and on a client behind that."""
     addressing = site.addressing
     for version, network in addressing.server_lan.items():
-        await site.hosts[plan.daemon.host].add_route(str(network), dev=INTERFACE)
-        if plan.daemon.host != plan.client:
+        await site.hosts[holder].add_route(str(network), dev=INTERFACE)
+        if holder != client:
             near = gateway_address(addressing.client_lan[version])
-            await site.hosts[plan.client].add_route(str(network), via=near)
+            await site.hosts[client].add_route(str(network), via=near)
 
 
 SYSTEM = Wireguard()

@@ -17,8 +17,8 @@ from leadline.sut.strongswan.parameters import DataPlane, StrongswanSut
 NAMES: dict[DataPlane, str] = {"kernel": "strongswan (kernel ESP)", "libipsec": "strongswan (kernel-libipsec)"}
 """What tables call the system."""
 TITLES: dict[DataPlane, str] = {
-    "kernel": "strongSwan with ESP in the kernel",
-    "libipsec": f"strongSwan with kernel-libipsec {USER_SPACE}",
+    "kernel": "IPsec by strongSwan with ESP in the kernel",
+    "libipsec": f"IPsec by strongSwan with kernel-libipsec {USER_SPACE}",
 }
 ATTRIBUTION = {"kernel": CpuAttribution.KERNEL, "libipsec": CpuAttribution.PROCESS}
 
@@ -38,9 +38,9 @@ async def choose(parameters: StrongswanSut, gateway: HostOps) -> DataPlane:
         hint = "use data_plane: libipsec, without compression, or a host whose kernel has ESP"
         raise EnvironmentLimit(f"{asked} needs ESP in the kernel, and {gateway.name}'s has none ({why})", hint=hint)
     if parameters.compression:
-        lacking = await kernel_support.refusal(gateway, kernel_support.IPCOMP)
-        if lacking is not None:
-            message = f"compression: true needs IPComp, and the kernel of {gateway.name} has none ({lacking})"
+        cause = await kernel_support.refusal(gateway, kernel_support.IPCOMP)
+        if cause is not None:
+            message = f"compression: true needs IPComp, and the kernel of {gateway.name} has none ({cause})"
             raise EnvironmentLimit(message, hint="leave sut.compression out")
     return "kernel" if why is None else "libipsec"
 
