@@ -56,10 +56,7 @@ def lab_checks() -> list[Check]:
 
 def kernel_checks() -> list[Check]:
     """Checks what the kernel of this host carries by itself, by trying it in a namespace of its own."""
-    return [
-        _kernel_feature(kernel_support.ESP, _KERNEL_ESP),
-        _kernel_feature(kernel_support.WIREGUARD, _KERNEL_WIREGUARD),
-    ]
+    return [kernel_check(feature) for feature in FEATURES]
 
 
 def program_checks() -> list[Check]:
@@ -139,7 +136,9 @@ def _program(name: str, needed: str, install: str) -> Check:
     return Check(name, path is not None, needed, path or "not in PATH", install)
 
 
-def _kernel_feature(feature: KernelFeature, needed: str) -> Check:
+def kernel_check(feature: KernelFeature) -> Check:
+    """Checks a feature of this host's kernel, by trying it."""
+    needed = FEATURES[feature]
     if program_path("ip") is None or program_path("unshare") is None:
         return Check(feature.name, None, needed, "ip or unshare is missing, so it was not tried", _IP_INSTALL)
     try:
@@ -155,8 +154,11 @@ def _kernel_feature(feature: KernelFeature, needed: str) -> Check:
     return Check(feature.name, None if why.startswith("unshare") else False, needed, why, feature.mend)
 
 
-_KERNEL_ESP = "plans with sut kind strongswan and data_plane: kernel, or libreswan"
-_KERNEL_WIREGUARD = "plans with sut kind wireguard and implementation: wireguard-kernel"
+FEATURES = {
+    kernel_support.ESP: "plans with sut kind strongswan and data_plane: kernel, or libreswan",
+    kernel_support.WIREGUARD: "plans with sut kind wireguard and implementation: wireguard-kernel",
+}
+"""What the kernel may carry, and what needs it."""
 _IP_INSTALL = "sudo apt-get install iproute2 util-linux"
 _TRY_WITHIN_S = 10.0
 

@@ -37,8 +37,8 @@ class BaseSut(PlanModel):
         kind: str  # Declared by each system's model, after the fields of this one.
 
     optional: bool = False
-    """Skip the trials of this system, with a note, if its program is missing or its device may not be opened, instead
-    of failing."""
+    """Skip the trials of this system, with a note, instead of failing, if its program is missing, its device may not be
+    opened or the kernel lacks what it needs."""
 
     @property
     def uses_ipv6(self) -> bool:

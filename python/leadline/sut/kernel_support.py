@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.errors import MissingBinary
+from leadline.plan.need import Need
+from leadline.plan.sut import BaseSut
 
 if TYPE_CHECKING:
     from leadline.agents.host_ops import HostOps
@@ -57,6 +59,11 @@ STRONGSWAN_INSTALL = (
     " libstrongswan-extra-plugins libstrongswan-standard-plugins"
 )
 IPROUTE_HINT = "apt-get install iproute2"
+
+
+def need_of(feature: KernelFeature, parameters: BaseSut) -> Need:
+    """The need of a system whose packets the kernel carries."""
+    return Need("kernel", feature.name, f"{parameters.kind} leaves its packets to the kernel", parameters.optional)
 
 
 async def refusal(host: HostOps, feature: KernelFeature) -> str | None:

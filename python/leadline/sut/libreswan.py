@@ -18,6 +18,7 @@ from pydantic import AfterValidator
 from leadline.plan.field_types import IpVersion, validation_error
 from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut, CpuAttribution
+from leadline.sut.kernel_support import ESP, need_of
 from leadline.sut.system import System
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class Libreswan(System[LibreswanSut]):
     def needs(self, parameters: LibreswanSut, *, fleet: bool) -> list[Need]:
         """The daemon, and the program that makes its database of keys."""
         programs = (f"{parameters.folder}/pluto", "certutil")
-        return [Need("program", name, "the system under test is Libreswan", parameters.optional) for name in programs]
+        why = "the system under test is Libreswan"
+        needs = [Need("program", name, why, parameters.optional) for name in programs]
+        return [*needs, need_of(ESP, parameters)]
 
     def bring_up_seconds(self, parameters: LibreswanSut) -> tuple[float, float]:
         """The gateway starts first; each daemon tests its algorithms when it starts."""
@@ -244,17 +247,19 @@ async def _check_host(site: Site, parameters: LibreswanSut) -> None:
     """Refuse a host without ESP, or without the programs.
 
     Raises:
-        EnvironmentLimit: its kernel has no ESP.
+        MissingKernelFeature: its kernel has no ESP.
         MissingBinary: a program is missing.
     """
-    from leadline.errors import EnvironmentLimit, MissingBinary
+    from leadline.errors import MissingBinary, MissingKernelFeature
     from leadline.sut import kernel_support
 
     gateway = site.hosts[site.addressing.gateway]
     why = await kernel_support.refusal(gateway, kernel_support.ESP)
     if why is not None:
         message = f"Libreswan carries packets by ESP in the kernel alone, and {gateway.name}'s has none ({why})"
-        raise EnvironmentLimit(message, hint="use a host whose kernel has ESP, or strongswan with data_plane: libipsec")
+        raise MissingKernelFeature(
+            message, hint="use a host whose kernel has ESP, or strongswan with data_plane: libipsec"
+        )
     for name in (f"{parameters.folder}/pluto", "certutil"):
         if await gateway.find_program(name) is None:
             raise MissingBinary(name, hint=INSTALL_HINT)

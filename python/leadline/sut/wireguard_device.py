@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from leadline.agents.host_ops import HostOps
-from leadline.errors import EnvironmentLimit, MissingBinary, SutFailed
+from leadline.errors import MissingBinary, MissingKernelFeature, SutFailed
 from leadline.sut import kernel_support
 
 Implementation = Literal["embedded", "wireguard-go", "wireguard-kernel"]
@@ -44,7 +44,7 @@ async def find_programs(host: HostOps, implementation: Implementation) -> Progra
 
     Raises:
         MissingBinary: one is missing.
-        EnvironmentLimit: the host's kernel has no WireGuard.
+        MissingKernelFeature: the host's kernel has no WireGuard.
     """
     ip = await _find(host, "ip", kernel_support.IPROUTE_HINT)
     if implementation == "wireguard-kernel":
@@ -53,7 +53,7 @@ async def find_programs(host: HostOps, implementation: Implementation) -> Progra
             message = (
                 f"implementation: wireguard-kernel needs WireGuard in the kernel, and {host.name}'s has none ({why})"
             )
-            raise EnvironmentLimit(message, hint="use embedded or wireguard-go")
+            raise MissingKernelFeature(message, hint="use embedded or wireguard-go")
     wg = await _find(host, WG, INSTALL_HINTS[WG])
     go = await _find(host, WIREGUARD_GO, INSTALL_HINTS[WIREGUARD_GO]) if implementation == "wireguard-go" else None
     return Programs(ip, wg, go)

@@ -21,6 +21,7 @@ from leadline.errors import (
     Interrupted,
     LeadlineError,
     MissingBinary,
+    MissingKernelFeature,
     NoClientConnected,
     SutFailed,
     TaskFailed,
@@ -83,7 +84,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         raise
     except Interrupted:
         status = "interrupted"
-    except (MissingBinary, ClosedDevice) as failure:
+    except (MissingBinary, ClosedDevice, MissingKernelFeature) as failure:
         status, error = "skipped" if case.sut.optional else "failed", failure
     except LeadlineError as failure:
         status, error = "failed", failure

@@ -76,6 +76,17 @@ def test_program_in_a_folder_of_daemons_is_found_without_it_in_path(
 
 
 @pytest.mark.agent
+def test_kernel_features_are_tried_by_doctor_and_by_plans_that_need_them(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("name: esp\nsut: {kind: libreswan}\ntests: [{name: rr, kind: rr}]\n")
+    ended = leadline("plan", "plan.yaml", "--json", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    [need] = [one for one in json.loads(ended.stdout)["needs"] if one["name"] == "ESP in the kernel"]
+    [check] = [one for one in host_checks.kernel_checks() if one.what == "ESP in the kernel"]
+    assert need["here"] is check.works
+    assert check.works or (check.why and check.mend)
+
+
+@pytest.mark.agent
 def test_a_plan_says_of_each_need_whether_it_is_here(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     ended = leadline("plan", "plan.yaml", "--json", folder=tmp_path)

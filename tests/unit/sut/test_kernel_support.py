@@ -8,7 +8,7 @@ import pytest
 from sites import FakeHost
 
 from leadline.agents.host_ops import Completed
-from leadline.errors import EnvironmentLimit, MissingBinary
+from leadline.errors import MissingBinary, MissingKernelFeature
 from leadline.plan.sut import CpuAttribution
 from leadline.sut import kernel_support
 from leadline.sut.strongswan import data_plane
@@ -86,7 +86,7 @@ async def test_asked_for_libipsec_tries_nothing() -> None:
 async def test_what_the_kernel_lacks_is_refused(
     parameters: StrongswanSut, ends: dict[str, Completed], message: str
 ) -> None:
-    with pytest.raises(EnvironmentLimit) as refused:
+    with pytest.raises(MissingKernelFeature) as refused:
         await data_plane.choose(parameters, Kernel(ends=ends))
     assert refused.value.message.startswith(message)
     assert "(Requested AEAD algorithm not found)" in refused.value.message and refused.value.hint

@@ -80,5 +80,9 @@ def test_what_is_no_proposal_and_no_folder_is_refused(key: str, value: str) -> N
 
 
 def test_it_needs_its_programs_and_its_cpu_time_is_the_kernels() -> None:
-    assert [need.name for need in SYSTEM.needs(LibreswanSut(), fleet=False)] == ["/usr/libexec/ipsec/pluto", "certutil"]
+    assert [need.name for need in SYSTEM.needs(LibreswanSut(), fleet=False)] == [
+        "/usr/libexec/ipsec/pluto",
+        "certutil",
+        "ESP in the kernel",
+    ]
     assert SYSTEM.cpu_attribution(LibreswanSut()) == "kernel"

@@ -109,6 +109,6 @@ def test_libipsec_with_compression_is_refused() -> None:
 
 def test_kernel_needs_no_tun_device_and_its_cpu_time_is_the_kernels() -> None:
     kernel, user = StrongswanSut(data_plane="kernel"), StrongswanSut()
-    assert [need.kind for need in SYSTEM.needs(kernel, fleet=False)] == ["program", "program"]
+    assert [need.kind for need in SYSTEM.needs(kernel, fleet=False)] == ["program", "program", "kernel"]
     assert [need.kind for need in SYSTEM.needs(user, fleet=False)] == ["program", "program", "device"]
     assert (SYSTEM.cpu_attribution(kernel), SYSTEM.cpu_attribution(user)) == ("kernel", "process")

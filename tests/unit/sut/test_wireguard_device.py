@@ -69,7 +69,7 @@ async def test_missing_program_is_named_with_its_package() -> None:
     [
         (WireguardSut(), ["/dev/net/tun"], "process"),
         (WireguardSut(implementation="wireguard-go"), ["wireguard-go", "wg", "/dev/net/tun"], "process"),
-        (WireguardSut(implementation="wireguard-kernel"), ["wg"], "kernel"),
+        (WireguardSut(implementation="wireguard-kernel"), ["wg", "WireGuard in the kernel"], "kernel"),
     ],
     ids=["embedded", "wireguard-go", "wireguard-kernel"],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from leadline.plan.need import Need
 from leadline.plan.sut import CpuAttribution
+from leadline.sut.kernel_support import ESP, need_of
 from leadline.sut.strongswan.parameters import StrongswanSut
 from leadline.sut.system import System, tun_device
 
@@ -37,7 +38,9 @@ class Strongswan(System[StrongswanSut]):
         needs = [
             Need("program", program, why, parameters.optional) for program in (parameters.binary, parameters.swanctl)
         ]
-        return needs if parameters.data_plane == "kernel" else [*needs, tun_device(parameters)]
+        if parameters.data_plane == "kernel":
+            return [*needs, need_of(ESP, parameters)]
+        return [*needs, tun_device(parameters)]
 
     def bring_up_seconds(self, parameters: StrongswanSut) -> tuple[float, float]:
         """The gateway starts first; each client is a daemon of its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from leadline.agents.host_ops import HostOps
-from leadline.errors import EnvironmentLimit
+from leadline.errors import MissingKernelFeature
 from leadline.plan.sut import USER_SPACE, CpuAttribution
 from leadline.sut import kernel_support
 from leadline.sut.strongswan.parameters import DataPlane, StrongswanSut
@@ -27,7 +27,7 @@ async def choose(parameters: StrongswanSut, gateway: HostOps) -> DataPlane:
     """What the parameters ask for, or what the gateway's host has.
 
     Raises:
-        EnvironmentLimit: the host's kernel lacks what the parameters ask for.
+        MissingKernelFeature: the host's kernel lacks what the parameters ask for.
         MissingBinary: ip(8) is missing, so that the kernel cannot be tried.
     """
     if parameters.data_plane == "libipsec":
@@ -36,12 +36,12 @@ async def choose(parameters: StrongswanSut, gateway: HostOps) -> DataPlane:
     if why is not None and (parameters.data_plane == "kernel" or parameters.compression):
         asked = "data_plane: kernel" if parameters.data_plane == "kernel" else "compression: true"
         hint = "use data_plane: libipsec, without compression, or a host whose kernel has ESP"
-        raise EnvironmentLimit(f"{asked} needs ESP in the kernel, and {gateway.name}'s has none ({why})", hint=hint)
+        raise MissingKernelFeature(f"{asked} needs ESP in the kernel, and {gateway.name}'s has none ({why})", hint=hint)
     if parameters.compression:
         cause = await kernel_support.refusal(gateway, kernel_support.IPCOMP)
         if cause is not None:
             message = f"compression: true needs IPComp, and the kernel of {gateway.name} has none ({cause})"
-            raise EnvironmentLimit(message, hint="leave sut.compression out")
+            raise MissingKernelFeature(message, hint="leave sut.compression out")
     return "kernel" if why is None else "libipsec"
 
 
