@@ -166,6 +166,24 @@ def test_results_name_the_data_plane_and_keep_no_secret(tmp_path: Path) -> None:
     assert b"PRIVATE KEY" not in kept and not re.search(rb'secret = "', kept)
 
 
+@pytest.mark.full_matrix
+def test_traffic_goes_on_while_keys_are_renewed(tmp_path: Path) -> None:
+    run_ = cli.run(
+        """
+        name: rekey
+        sut: {kind: strongswan, data_plane: libipsec}
+        axes: {sut.child_rekey: [1s], sut.ike_rekey: [2s]}
+        tests: [{name: load, kind: udp, rate: 500kbit, packet: 500, duration: 6s}]
+        """,
+        tmp_path,
+    )
+    assert run_.code == 0, run_.err
+    found = run_.figures("load", "c01")
+    assert (found["received"] or 0) > 0
+    log = next((run_.folder / "logs").glob("*gateway.log")).read_text()
+    assert "inbound CHILD_SA net{2} established" in log and "IKE_SA gateway[2] rekeyed" in log
+
+
 @pytest.mark.parametrize("parameters", [{"data_plane": "kernel"}, {"compression": True}], ids=["kernel", "compression"])
 def test_kernel_without_esp_is_refused_in_one_line(tmp_path: Path, parameters: dict[str, Any]) -> None:
     said = run(tmp_path, topology="remote-access", clients=1, kind="strongswan", parameters=parameters)

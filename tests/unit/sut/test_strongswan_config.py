@@ -96,6 +96,20 @@ def test_libipsec_comes_before_netlink_and_only_where_it_is_the_data_plane() -> 
     assert not {"stroke", "bypass-lan"} & {*user, *kernel}
 
 
+def test_clients_renew_keys_and_leave_time_for_it() -> None:
+    parameters = validate_input(StrongswanSut, {"kind": "strongswan", "ike_rekey": "100s", "child_rekey": "2s"})
+    found = lines(client_config(parameters, CLIENT, GATEWAY, POOL))
+    assert {"rekey_time = 100s", "over_time = 10s", "rand_time = 10s"} <= set(found)
+    assert {"rekey_time = 2s", "life_time = 12s", "rand_time = 0s"} <= set(found)
+    gateway = gateway_config(parameters, GATEWAY, [CLIENT], POOL, site_to_site=False)
+    assert "rekey_time" not in gateway, "both ends would collide"
+
+
+def test_lifetimes_of_parts_of_seconds_are_refused() -> None:
+    with pytest.raises(ValidationError, match="child_rekey is 0.5 s, and charon knows no parts of seconds"):
+        validate_input(StrongswanSut, {"kind": "strongswan", "child_rekey": "500ms"})
+
+
 @pytest.mark.parametrize("text", ["", "aes256gcm16;id", "AES256", "aes256gcm16,", 'aes" }'])
 def test_what_is_no_proposal_is_refused(text: str) -> None:
     with pytest.raises(ValidationError, match="is not a proposal"):

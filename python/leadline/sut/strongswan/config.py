@@ -26,6 +26,7 @@ CONNECT_WITHIN_S = 50
 _FIRST_ADDRESS = 2
 """Of a pool: WireGuard's and OpenVPN's gateways have the first one."""
 _MAX_POOL = 65_000
+_MIN_LATE_S = 10
 
 _PLUGINS = (
     *("random", "nonce", "pem", "x509", "pubkey", "pkcs1", "pkcs8", "constraints", "openssl", "hmac", "kdf", "gcm"),
@@ -118,10 +119,17 @@ def client_config(parameters: StrongswanSut, client: End, gateway: End, pools: I
         f"  local_addrs = {client.outer}",
         f"  remote_addrs = {gateway.outer}",
         f"  proposals = {parameters.client_ike or parameters.ike}",
+        *(f"  {line}" for line in _lifetime(parameters.ike_rekey_ms, "over_time")),
         *([f"  vips = {', '.join(requested)}"] if requested else []),
         *_own(parameters, client, is_client=True),
         *_other(parameters, gateway, is_client=False),
-        *_child(parameters, parameters.client_esp or parameters.esp, client.networks, gateway.networks),
+        *_child(
+            parameters,
+            parameters.client_esp or parameters.esp,
+            client.networks,
+            gateway.networks,
+            _lifetime(parameters.child_rekey_ms, "life_time"),
+        ),
         "} }",
         *_secrets(parameters, [client]),
     )
@@ -158,8 +166,14 @@ CERTIFICATE, AUTHORITY, KEY = "end.crt", "ca.crt", "end.key"
 """Files below `x509`, `x509ca` and `private`, beside swanctl.conf."""
 
 
-def _child(parameters: StrongswanSut, proposals: str, local: Iterable[Network], remote: Iterable[Network]) -> list[str]:
-    lines = [f"esp_proposals = {proposals}"]
+def _child(
+    parameters: StrongswanSut,
+    proposals: str,
+    local: Iterable[Network],
+    remote: Iterable[Network],
+    lifetime: Iterable[str] = (),
+) -> list[str]:
+    lines = [f"esp_proposals = {proposals}", *lifetime]
     for name, networks in (("local_ts", tuple(local)), ("remote_ts", tuple(remote))):
         if networks:
             lines.append(f"{name} = {', '.join(map(str, networks))}")
@@ -181,6 +195,17 @@ def _secrets(parameters: StrongswanSut, clients: Iterable[End]) -> list[str]:
 def _range(pool: Network, size: int | None) -> str:
     number = min(_MAX_POOL, pool.num_addresses - _FIRST_ADDRESS - 1) if size is None else size
     return f"{pool[_FIRST_ADDRESS]}-{ip_address(int(pool[_FIRST_ADDRESS]) + number - 1)}"
+
+
+def _lifetime(rekey_ms: int | None, limit: str) -> list[str]:
+    """When keys are renewed, and how long the old ones may stay after that: a tenth, as by default, and enough for an
+    exchange that has to be repeated."""
+    if rekey_ms is None:
+        return []
+    rekey_s = rekey_ms // 1000
+    late_s = max(rekey_s // 10, _MIN_LATE_S)
+    beyond_s = late_s if limit == "over_time" else rekey_s + late_s
+    return [f"rekey_time = {rekey_s}s", f"{limit} = {beyond_s}s", f"rand_time = {rekey_s // 10}s"]
 
 
 def _section(name: str, lines: Iterable[str]) -> list[str]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from leadline.plan.field_types import Count, IpVersion, rule, validation_error
+from leadline.plan.field_types import Count, DurationMs, IpVersion, rule, validation_error
 from leadline.plan.sut import BaseSut
 
 Authentication = Literal["psk", "ecdsa", "rsa", "eap-mschapv2"]
@@ -64,6 +64,11 @@ class StrongswanSut(BaseSut):
     pool_size: Count | None = None
     """Number of addresses in each pool of the gateway; null: enough for all clients. With fewer, some clients stay
     partial. A site-to-site tunnel has no pool."""
+    ike_rekey_ms: DurationMs | None = Field(default=None, validation_alias="ike_rekey")
+    """Time after which the clients renew the keys of IKE, in whole seconds, less up to a tenth of it at random; null:
+    the daemon's default, 4 hours."""
+    child_rekey_ms: DurationMs | None = Field(default=None, validation_alias="child_rekey")
+    """The same for the keys of ESP; the daemon's default is 1 hour."""
     compression: bool = False
     """Offer IPComp; kernel-libipsec has none."""
 
@@ -71,6 +76,15 @@ class StrongswanSut(BaseSut):
     def uses_ipv6(self) -> bool:
         """Whether the tunnel's transport uses IPv6."""
         return self.ip == 6
+
+    @rule
+    def _lifetimes_are_whole_seconds(self) -> Iterator[PydanticCustomError]:
+        for name, value_ms in (("ike_rekey", self.ike_rekey_ms), ("child_rekey", self.child_rekey_ms)):
+            if value_ms is not None and value_ms % 1000:
+                hint = "write whole seconds, such as 10s"
+                yield validation_error(
+                    f"{name} is {value_ms / 1000:g} s, and charon knows no parts of seconds", hint=hint
+                )
 
     @rule
     def _libipsec_cannot_compress(self) -> Iterator[PydanticCustomError]:
