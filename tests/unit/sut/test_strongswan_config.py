@@ -106,7 +106,7 @@ def test_clients_renew_keys_and_leave_time_for_it() -> None:
 
 
 def test_lifetimes_of_parts_of_seconds_are_refused() -> None:
-    with pytest.raises(ValidationError, match="child_rekey is 0.5 s, and charon knows no parts of seconds"):
+    with pytest.raises(ValidationError, match=r"child_rekey is 0\.5 s, and charon knows no parts of seconds"):
         validate_input(StrongswanSut, {"kind": "strongswan", "child_rekey": "500ms"})
 
 
@@ -119,6 +119,24 @@ def test_what_is_no_proposal_is_refused(text: str) -> None:
 def test_libipsec_with_compression_is_refused() -> None:
     with pytest.raises(ValidationError, match="kernel-libipsec has no IPComp"):
         validate_input(StrongswanSut, {"kind": "strongswan", "data_plane": "libipsec", "compression": True})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        # 1400 bytes of packet, 2 of padding, 2 of trailer, 16 of tag, 8 of IV, 8 of ESP's header; UDP, IP.
+        (StrongswanSut(data_plane="libipsec"), (1400, 64)),
+        (StrongswanSut(data_plane="libipsec", ip=6, esp="chacha20poly1305"), (1400, 84)),
+        # The largest packet that leaves no byte of 1500 unused.
+        (StrongswanSut(data_plane="kernel"), (1446, 54)),
+        (StrongswanSut(), None),
+        (StrongswanSut(data_plane="libipsec", esp="aes256-sha256"), None),
+        (StrongswanSut(data_plane="libipsec", esp="aes256gcm16, chacha20poly1305"), None),
+    ],
+    ids=["libipsec", "libipsec-ipv6", "kernel", "auto", "cbc", "two-proposals"],
+)
+def test_largest_packet_and_what_is_added_to_it(parameters: StrongswanSut, expected: tuple[int, int] | None) -> None:
+    assert SYSTEM.packets(parameters, 1500) == expected
 
 
 def test_kernel_needs_no_tun_device_and_its_cpu_time_is_the_kernels() -> None:

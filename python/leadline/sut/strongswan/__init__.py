@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from leadline.plan.need import Need
@@ -32,6 +33,19 @@ class Strongswan(System[StrongswanSut]):
         """The CPU time of charon, unless the kernel encrypts; with `auto` the bring-up tells."""
         return CpuAttribution.KERNEL if parameters.data_plane == "kernel" else CpuAttribution.PROCESS
 
+    def packets(self, parameters: StrongswanSut, link_mtu_bytes: int) -> tuple[int, int] | None:
+        """What ESP adds with a single AEAD cipher on a data plane that the plan names; others are not known
+        beforehand. To packets of other lengths than the largest it adds up to 3 bytes more or less of padding."""
+        if parameters.data_plane == "auto" or not _AEAD.fullmatch(parameters.esp) or parameters.compression:
+            return None
+        # kernel-libipsec always encapsulates ESP in UDP.
+        is_user_space = parameters.data_plane == "libipsec"
+        fixed_bytes = _IP_BYTES[parameters.ip] + (_UDP_BYTES if is_user_space else 0) + _ESP_BYTES
+        room_bytes = (link_mtu_bytes - fixed_bytes) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES - _TRAILER_BYTES
+        largest_bytes = min(_TUN_MTU_BYTES, room_bytes) if is_user_space else room_bytes
+        padding_bytes = -(largest_bytes + _TRAILER_BYTES) % _ALIGNMENT_BYTES
+        return largest_bytes, fixed_bytes + padding_bytes + _TRAILER_BYTES
+
     def needs(self, parameters: StrongswanSut, *, fleet: bool) -> list[Need]:
         """The daemon, the program that configures it, and a TUN device for ESP in user space."""
         why = "the system under test is strongSwan"
@@ -52,5 +66,15 @@ class Strongswan(System[StrongswanSut]):
 
         return await bring_up(parameters, site, daemons)
 
+
+_AEAD = re.compile(r"(aes(128|192|256)gcm16|chacha20poly1305)")
+_IP_BYTES = {4: 20, 6: 40}
+_UDP_BYTES = 8
+_ESP_BYTES = 8 + 8 + 16
+"""SPI and sequence number, IV, and tag (RFC 4106, RFC 7634)."""
+_TRAILER_BYTES, _ALIGNMENT_BYTES = 2, 4
+"""Length of the padding and next header end at a multiple of 4 bytes (RFC 4303, 2.4)."""
+_TUN_MTU_BYTES = 1400
+"""Of kernel-libipsec's device."""
 
 SYSTEM = Strongswan()
