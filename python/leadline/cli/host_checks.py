@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadline.agents import kernel_support
+from leadline.agents.kernel_support import KernelFeature
 from leadline.agents.programs import program_path
 from leadline.errors import LeadlineError
-from leadline.sut import kernel_support
-from leadline.sut.kernel_support import KernelFeature
 
 if TYPE_CHECKING:
     from leadline.contract.models import Capability, ClockQuality, Hello

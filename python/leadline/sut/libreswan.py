@@ -18,7 +18,6 @@ from pydantic import AfterValidator
 from leadline.plan.field_types import IpVersion, validation_error
 from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut, CpuAttribution
-from leadline.sut.kernel_support import ESP, need_of
 from leadline.sut.system import System
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ class Libreswan(System[LibreswanSut]):
 
     def needs(self, parameters: LibreswanSut, *, fleet: bool) -> list[Need]:
         """The daemon, and the program that makes its database of keys."""
+        from leadline.agents.kernel_support import ESP, need_of
+
         programs = (f"{parameters.folder}/pluto", "certutil")
         why = "the system under test is Libreswan"
         needs = [Need("program", name, why, parameters.optional) for name in programs]
@@ -250,8 +251,8 @@ async def _check_host(site: Site, parameters: LibreswanSut) -> None:
         MissingKernelFeature: its kernel has no ESP.
         MissingBinary: a program is missing.
     """
+    from leadline.agents import kernel_support
     from leadline.errors import MissingBinary, MissingKernelFeature
-    from leadline.sut import kernel_support
 
     gateway = site.hosts[site.addressing.gateway]
     why = await kernel_support.refusal(gateway, kernel_support.ESP)

@@ -16,7 +16,6 @@ from leadline.plan.field_types import IpVersion
 from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
-from leadline.sut.kernel_support import WIREGUARD, need_of
 from leadline.sut.system import System, tun_device
 
 if TYPE_CHECKING:
@@ -99,6 +98,8 @@ class Wireguard(System[WireguardSut]):
             case "wireguard-go":
                 return [*_programs(parameters, "wireguard-go", "wg"), tun_device(parameters)]
             case "wireguard-kernel":
+                from leadline.agents.kernel_support import WIREGUARD, need_of
+
                 return [*_programs(parameters, "wg"), need_of(WIREGUARD, parameters)]
 
     def bring_up_seconds(self, parameters: WireguardSut) -> tuple[float, float]:

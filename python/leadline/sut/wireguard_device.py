@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from leadline.agents import kernel_support
 from leadline.agents.host_ops import HostOps
 from leadline.errors import MissingBinary, MissingKernelFeature, SutFailed
-from leadline.sut import kernel_support
 
 Implementation = Literal["embedded", "wireguard-go", "wireguard-kernel"]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from leadline.plan.need import Need
 from leadline.plan.sut import CpuAttribution
-from leadline.sut.kernel_support import ESP, need_of
 from leadline.sut.strongswan.parameters import StrongswanSut
 from leadline.sut.system import System, tun_device
 
@@ -53,6 +52,8 @@ class Strongswan(System[StrongswanSut]):
             Need("program", program, why, parameters.optional) for program in (parameters.binary, parameters.swanctl)
         ]
         if parameters.data_plane == "kernel":
+            from leadline.agents.kernel_support import ESP, need_of
+
             return [*needs, need_of(ESP, parameters)]
         return [*needs, tun_device(parameters)]
 

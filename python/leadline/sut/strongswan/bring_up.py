@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leadline.agents.host_ops import HostOps
+from leadline.agents.kernel_support import STRONGSWAN_INSTALL
 from leadline.dataset.private_files import private_folder
 from leadline.errors import MissingBinary, NoClientConnected, SutFailed
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
@@ -19,7 +20,6 @@ from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
 from leadline.sut.forwarding import forward
-from leadline.sut.kernel_support import STRONGSWAN_INSTALL
 from leadline.sut.model import BringUp, Site
 from leadline.sut.pki import Identity, Pki, issue
 from leadline.sut.strongswan import config, data_plane, log

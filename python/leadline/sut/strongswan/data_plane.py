@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
+from leadline.agents import kernel_support
 from leadline.agents.host_ops import HostOps
 from leadline.errors import MissingKernelFeature
 from leadline.plan.sut import USER_SPACE, CpuAttribution
-from leadline.sut import kernel_support
 from leadline.sut.strongswan.parameters import DataPlane, StrongswanSut
 
 NAMES: dict[DataPlane, str] = {"kernel": "strongswan (kernel ESP)", "libipsec": "strongswan (kernel-libipsec)"}

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from sites import FakeHost
 
+from leadline.agents import kernel_support
 from leadline.agents.host_ops import Completed
 from leadline.errors import MissingBinary, MissingKernelFeature
 from leadline.plan.sut import CpuAttribution
-from leadline.sut import kernel_support
 from leadline.sut.strongswan import data_plane
 from leadline.sut.strongswan.parameters import StrongswanSut
 
