@@ -25,6 +25,10 @@ OPENVPN = shutil.which("openvpn", path=f"{os.environ['PATH']}:/usr/local/sbin:/u
 needs_wireguard_go = pytest.mark.skipif(
     not (shutil.which("wireguard-go") and shutil.which("wg")), reason="wireguard-go or wg is not installed"
 )
+needs_strongswan = pytest.mark.skipif(
+    shutil.which("charon-systemd", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin") is None,
+    reason="charon-systemd is not installed",
+)
 needs_openvpn = pytest.mark.skipif(OPENVPN is None, reason="openvpn is not installed")
 
 
@@ -77,7 +81,14 @@ def test_every_client_connects(tmp_path: Path, topology: str, kind: str, paramet
         assert all(0 < client["time_s"] < WITHIN_S for client in said["up"]["clients"])
 
 
-@pytest.mark.parametrize("kind", ["route", "wireguard", pytest.param("openvpn", marks=needs_openvpn)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("route", "wireguard"),
+        pytest.param("openvpn", marks=needs_openvpn),
+        pytest.param("strongswan", marks=[needs_strongswan, pytest.mark.full_matrix]),
+    ],
+)
 def test_every_client_connects_without_root(tmp_path: Path, kind: str) -> None:
     said = run(tmp_path, _without_rights(), topology="remote-access", clients=2, kind=kind)
     assert states(said) == ["connected", "connected"]

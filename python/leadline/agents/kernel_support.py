@@ -6,10 +6,14 @@ The commands are ip(8)'s, run by unshare(1), on the host that asks.
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leadline.errors import MissingBinary
+from leadline.agents.programs import program_path
+from leadline.errors import MissingBinary, MissingKernelFeature
 from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 
@@ -54,11 +58,47 @@ WIREGUARD = KernelFeature(
     "ip link add name try type wireguard",
     "sudo modprobe wireguard, or a kernel with CONFIG_WIREGUARD",
 )
-STRONGSWAN_INSTALL = (
-    "apt-get install charon-systemd strongswan-swanctl libcharon-extra-plugins libcharon-extauth-plugins"
-    " libstrongswan-extra-plugins libstrongswan-standard-plugins"
-)
 IPROUTE_HINT = "apt-get install iproute2"
+_TRY_WITHIN_S = 10.0
+
+
+def check_kernel(needs: Iterable[Need]) -> None:
+    """Try each feature among the needs on this machine.
+
+    Raises:
+        MissingKernelFeature: its kernel lacks one.
+    """
+    features = {feature.name: feature for feature in (ESP, IPCOMP, WIREGUARD)}
+    for need in needs:
+        feature = features.get(need.name) if need.kind == "kernel" else None
+        if feature is not None and (attempt := attempt_here(feature)).works is False:
+            message = f"{feature.name} is missing ({attempt.why}); {need.why}"
+            raise MissingKernelFeature(message, hint=f"{feature.mend}, or choose other cases with --only")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How an attempt on this machine ended."""
+
+    works: bool | None
+    """None if it is unknown: the attempt itself was not possible."""
+    why: str | None = None
+
+
+def attempt_here(feature: KernelFeature) -> Attempt:
+    """Try a feature on this machine."""
+    if program_path("ip") is None or program_path("unshare") is None:
+        return Attempt(None, "ip or unshare is missing, so it was not tried")
+    argv = feature.argv(as_root=os.geteuid() == 0)
+    try:
+        tried = subprocess.run(argv, capture_output=True, text=True, timeout=_TRY_WITHIN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Attempt(None, f"trying it failed: {error}")
+    if tried.returncode == 0:
+        return Attempt(True)
+    why = cause_in(tried.stdout + tried.stderr)
+    # What unshare says is not about the feature.
+    return Attempt(None if why.startswith("unshare") else False, why)
 
 
 def need_of(feature: KernelFeature, parameters: BaseSut) -> Need:

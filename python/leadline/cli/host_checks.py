@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from leadline.errors import LeadlineError
 if TYPE_CHECKING:
     from leadline.contract.models import Capability, ClockQuality, Hello
     from leadline.plan import Need
-from leadline.plan.need import TUN
+from leadline.plan.need import STRONGSWAN_INSTALL, TUN
 
 UNKNOWN_ERROR_US = 16_000_000
 """The kernel's limit for the error of an undisciplined clock (NTP_PHASE_LIMIT). At this value the error is
@@ -127,7 +126,8 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
             return Check(need.name, False, need.why, error.message, error.hint)
     if need.kind == "device":
         return _device(need.name, need.name, need.why)
-    install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
+    known = need.install or next((how for name, _, how in _PROGRAMS if name == need.name), None)
+    install = "install it" if known is None else f"sudo {known}"
     return _program(need.name, need.why, install)
 
 
@@ -139,19 +139,9 @@ def _program(name: str, needed: str, install: str) -> Check:
 def kernel_check(feature: KernelFeature) -> Check:
     """Checks a feature of this host's kernel, by trying it."""
     needed = FEATURES[feature]
-    if program_path("ip") is None or program_path("unshare") is None:
-        return Check(feature.name, None, needed, "ip or unshare is missing, so it was not tried", _IP_INSTALL)
-    try:
-        tried = subprocess.run(
-            feature.argv(as_root=os.geteuid() == 0), capture_output=True, text=True, timeout=_TRY_WITHIN_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(feature.name, None, needed, f"trying it failed: {error}")
-    if tried.returncode == 0:
-        return Check(feature.name, True, needed)
-    why = kernel_support.cause_in(tried.stdout + tried.stderr)
-    # What unshare says is not about the feature.
-    return Check(feature.name, None if why.startswith("unshare") else False, needed, why, feature.mend)
+    attempt = kernel_support.attempt_here(feature)
+    mend = {True: None, False: feature.mend, None: _IP_INSTALL}[attempt.works]
+    return Check(feature.name, attempt.works, needed, attempt.why, mend)
 
 
 FEATURES = {
@@ -160,7 +150,6 @@ FEATURES = {
 }
 """What the kernel may carry, and what needs it."""
 _IP_INSTALL = "sudo apt-get install iproute2 util-linux"
-_TRY_WITHIN_S = 10.0
 
 
 def _device(what: str, path: str, needed: str) -> Check:
@@ -246,8 +235,8 @@ _LINKS = {
 }
 _PROGRAMS = (
     ("openvpn", "plans with sut kind openvpn", "apt-get install openvpn"),
-    ("charon-systemd", "plans with sut kind strongswan", kernel_support.STRONGSWAN_INSTALL),
-    ("swanctl", "plans with sut kind strongswan", kernel_support.STRONGSWAN_INSTALL),
+    ("charon-systemd", "plans with sut kind strongswan", STRONGSWAN_INSTALL),
+    ("swanctl", "plans with sut kind strongswan", STRONGSWAN_INSTALL),
     ("wireguard-go", "plans with sut kind wireguard and implementation: wireguard-go", "apt-get install wireguard-go"),
     ("wg", "plans with other implementations of WireGuard than the embedded one", "apt-get install wireguard-tools"),
     ("nsenter", "the lab's hosts", "apt-get install util-linux"),

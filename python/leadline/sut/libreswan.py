@@ -99,7 +99,7 @@ class Libreswan(System[LibreswanSut]):
 
         programs = (f"{parameters.folder}/pluto", "certutil")
         why = "the system under test is Libreswan"
-        needs = [Need("program", name, why, parameters.optional) for name in programs]
+        needs = [Need("program", name, why, parameters.optional, INSTALL_HINT) for name in programs]
         return [*needs, need_of(ESP, parameters)]
 
     def bring_up_seconds(self, parameters: LibreswanSut) -> tuple[float, float]:

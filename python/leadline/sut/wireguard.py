@@ -31,6 +31,7 @@ PORT = 51820
 READY = "ready"
 GATEWAY_NAME, CLIENT_NAME = "wireguard-gateway", "wireguard-client"
 _READY_WITHIN_S = 10.0
+_INSTALL = {"wireguard-go": "apt-get install wireguard-go", "wg": "apt-get install wireguard-tools"}
 _OVERHEAD_BYTES = {4: 60, 6: 80}
 """Outer IP header, UDP header, WireGuard's own 16 bytes and its 16-byte tag (whitepaper, 5.4.6)."""
 
@@ -202,7 +203,7 @@ def client_config(
 
 def _programs(parameters: WireguardSut, *names: str) -> list[Need]:
     why = f"the implementation is {parameters.implementation}"
-    return [Need("program", name, why, parameters.optional) for name in names]
+    return [Need("program", name, why, parameters.optional, _INSTALL[name]) for name in names]
 
 
 async def _find(host: HostOps, implementation: Implementation) -> Programs | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from leadline.plan.need import Need
+from leadline.plan.need import STRONGSWAN_INSTALL, Need
 from leadline.plan.sut import CpuAttribution
 from leadline.sut.strongswan.parameters import StrongswanSut
 from leadline.sut.system import System, tun_device
@@ -49,7 +49,8 @@ class Strongswan(System[StrongswanSut]):
         """The daemon, the program that configures it, and a TUN device for ESP in user space."""
         why = "the system under test is strongSwan"
         needs = [
-            Need("program", program, why, parameters.optional) for program in (parameters.binary, parameters.swanctl)
+            Need("program", program, why, parameters.optional, STRONGSWAN_INSTALL)
+            for program in (parameters.binary, parameters.swanctl)
         ]
         if parameters.data_plane == "kernel":
             from leadline.agents.kernel_support import ESP, need_of

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leadline.agents.host_ops import HostOps
-from leadline.agents.kernel_support import STRONGSWAN_INSTALL
 from leadline.dataset.private_files import private_folder
 from leadline.errors import MissingBinary, NoClientConnected, SutFailed
+from leadline.plan.need import STRONGSWAN_INSTALL
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
