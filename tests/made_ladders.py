@@ -40,9 +40,11 @@ def ladders(
     limits: Mapping[tuple[str, str], Limit] | None = None,
     missing: Mapping[tuple[str, str], str] | None = None,
     more: Mapping[tuple[str, str], Mapping[str, Metric]] | None = None,
+    named: str = "openvpn",
 ) -> dict[str, Ladder]:
     """The ladder of each case: `figures` has those of its rungs, by case and rung; `more` has more. `doubts` are those
-    of a case's rung in all repeats, or, with a number as the key's third part, in one. c02 is the plain route."""
+    of a case's rung in all repeats, or, with a number as the key's third part, in one. c02 is the plain route; `named`
+    is what the bring-up called the system of the others."""
     doubts, limits, missing, more = doubts or {}, limits or {}, missing or {}, more or {}
     results: list[TestResult] = []
     for case, values in figures.items():
@@ -61,7 +63,7 @@ def ladders(
             repeat=number,
             status="done",
             error=None,
-            sut="route" if case == "c02" else "openvpn",
+            sut="route" if case == "c02" else named,
             sut_version=None,
             bring_up=None,
             tests=tuple(one for one in results if (one.case, one.repeat) == (case, number)),

@@ -8,6 +8,7 @@ Raise these where the cause is known; only `cli` prints them and sets the exit c
     + MissingBinary
   - EnvironmentLimit       2   this machine cannot do it
     + ClosedDevice
+    + MissingKernelFeature
   - AgentError             1
     + AgentLost
     + TaskFailed
@@ -86,6 +87,12 @@ class ClosedDevice(EnvironmentLimit):
     """A device that the request needs is missing, or the rights forbid it."""
 
     code = "closed_device"
+
+
+class MissingKernelFeature(EnvironmentLimit):
+    """The kernel of a host lacks what the request needs."""
+
+    code = "missing_kernel_feature"
 
 
 class AgentError(LeadlineError):

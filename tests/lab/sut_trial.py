@@ -1,8 +1,9 @@
 """One trial's bring-up and take-down in a jail, as a program: `sut_trial.py SPEC FOLDER`, both given by test_sut_*.py.
 
 SPEC is JSON: topology, clients, kind, parameters, and what to do besides (`kill`: host and process name to kill once
-all is up; `by_agents`: act on the hosts through their agents alone, as on given hosts). Says what happened as one JSON
-object, and leaves what the agents said in FOLDER/heard.jsonl.
+all is up; `by_agents`: act on the hosts through their agents alone, as on given hosts; `wrong_secret`: strongSwan's
+clients have other secrets than its gateway). Says what happened as one JSON object, and leaves what the agents said in
+FOLDER/heard.jsonl.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from leadline.lab.topology import LinkSpec, remote_access, site_to_site
 from leadline.registry import SYSTEMS
 from leadline.sut.model import Site, setup_label
 from leadline.sut.running import SystemUnderTest
+from leadline.sut.strongswan import config as strongswan_config
 from leadline.trial.site import lab_site
 from leadline.trial.workloads import PLAIN_ANSWER
 
@@ -67,7 +69,7 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
             said["before"], said["after"] = before, await _networks(agents)
             said["forwarding"] = await _forwarding(site)
             said["files_left"] = (folder / "remote").exists()
-        said["left"] = await _left_interfaces(agents)
+        said["left"] = [*await _left_interfaces(agents), *_left_processes()]
         return said
     finally:
         await asyncio.gather(*(agent.close() for agent in agents.values()))
@@ -78,6 +80,8 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
 async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, Event]]) -> dict[str, Any]:
     model = SYSTEMS.get(spec["kind"]).model
     sut = SystemUnderTest(model.model_validate(spec.get("parameters", {}), strict=False, by_name=True), site)
+    if spec.get("wrong_secret"):
+        _give_wrong_secrets()
     said: dict[str, Any] = {}
     try:
         up = await sut.bring_up()
@@ -99,6 +103,15 @@ async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, 
         await sut.take_down()
         await sut.take_down()
     return said
+
+
+def _give_wrong_secrets() -> None:
+    right = strongswan_config.client_config
+
+    def client_config(parameters: Any, client: Any, *others: Any) -> str:
+        return right(parameters, dataclasses.replace(client, secret=f"not-{client.secret}"), *others)
+
+    setattr(strongswan_config, "client_config", client_config)  # noqa: B010
 
 
 def _by_agents(site: Site, agents: dict[str, Agent], folder: Path) -> Site:
@@ -125,7 +138,20 @@ async def _left_interfaces(agents: dict[str, Agent]) -> list[str]:
     """Tunnel devices that outlived the take-down."""
     views = await asyncio.gather(*(agent.inspect() for agent in agents.values()))
     found: list[InterfaceView] = [item for view in views for item in view.interfaces]
-    return [item.name for item in found if item.name.startswith(("tun", "wg"))]
+    return [item.name for item in found if item.name.startswith(("tun", "wg", "ipsec"))]
+
+
+def _left_processes() -> list[str]:
+    """Daemons that outlived the take-down, in the jail's own namespace of processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            name = path.read_text().strip()
+        except OSError:
+            continue
+        if name.startswith(("charon", "swanctl", "openvpn", "wireguard", "pluto")):
+            found.append(name)
+    return found
 
 
 if __name__ == "__main__":

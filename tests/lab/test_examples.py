@@ -7,6 +7,7 @@ no process stalls for all of it.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -26,6 +27,7 @@ pytestmark = [
 
 EXAMPLES = cli.ROOT / "examples"
 GATEWAYS = ("route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()))
+CHARON = shutil.which("charon-systemd", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
 # When the example's fleets come again and renew their keys, after the first arrival.
 TURN_MS = 3000
 LENGTH = "3000ms"
@@ -35,6 +37,7 @@ HEADLINE = {
     "tcp": ("throughput_bps",),
     "udp": ("throughput_bps", "lost_ratio"),
     "rr": ("transactions_per_s", "latency_p50_us", "latency_p99_us"),
+    "packets": ("packets_per_s",),
     "http": ("requests_per_s", "latency_p50_us", "latency_p99_us"),
 }
 
@@ -92,6 +95,44 @@ def test_three_gateways_side_by_side(tmp_path: Path) -> None:
         assert title in run.out, title
     assert "share its" in run.out, "hosts share the machine's CPUs, and the result says so"
     assert str(run.folder / "report.html") in run.err
+
+
+@pytest.mark.parametrize(
+    "only",
+    [
+        pytest.param(
+            ("strongswan",), marks=pytest.mark.skipif(CHARON is None, reason="charon-systemd is not installed")
+        ),
+        pytest.param((), marks=pytest.mark.full_matrix),
+    ],
+    ids=["strongswan", "all"],
+)
+def test_four_kinds_of_gateways_side_by_side(tmp_path: Path, only: tuple[str, ...]) -> None:
+    kinds = {"up": "tcp", "down": "tcp", "rr": "rr", "paced": "packets"}
+    warm = [part for name in ("up", "down", "rr") for part in ("--set", f"tests.{name}.warmup=0ms")]
+    picked = [part for system in only for part in ("--only", f"sut={system}")]
+    lengths = (*shortened(up="1500ms", down="1500ms", paced="500ms"), *counted(rr=300))
+    patience = ("--set", "tests.rr.timeout=60s", "--set", "repeat=1")
+    run = cli.run(EXAMPLES / "gateways.yaml", tmp_path, *lengths, *warm, *patience, *picked)
+    trials = [trial for trial in run.report()["trials"] if trial["status"] != "skipped"]
+    here = {"route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()), *(("strongswan",) if CHARON else ())}
+    assert {trial["sut"].partition(" (")[0] for trial in trials} == (set(only) or here)
+    # ESP in user space is never shown as strongSwan alone.
+    assert all(" (" in trial["sut"] for trial in trials if trial["sut"].startswith("strongswan"))
+    for trial in trials:
+        for name, kind in kinds.items():
+            found = run.figures(name, trial["case"])
+            assert (found[HEADLINE[kind][0]] or 0) > 0, (trial["sut"], name)
+
+
+@pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")
+def test_second_implementation_of_openvpn_is_named_on_the_command_line(tmp_path: Path) -> None:
+    """Here it is OpenVPN's own program once more, by its path."""
+    second = f'axes.sut.client=[null, {{command: [{cli.OPENVPN}, --config, "{{{{config}}}}"]}}]'
+    narrowed = ("--set", second, "--set", "axes.control=[tls-crypt-v2]", "--set", "repeat=1")
+    warm = [part for name in ("up", "down") for part in ("--set", f"tests.{name}.warmup=0ms")]
+    run = cli.run(EXAMPLES / "mirage.yaml", tmp_path, *narrowed, *shortened(up="1500ms", down="1500ms"), *warm)
+    assert_measured(run, {"up": "tcp", "down": "tcp"}, cases=2)
 
 
 @pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")

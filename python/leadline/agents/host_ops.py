@@ -7,6 +7,7 @@ machine's files: `leadline.agents.local_ops` has those and commands, `leadline.l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -111,8 +112,8 @@ class HostOps(Protocol):
             AgentLost: the host's agent is gone.
         """
 
-    async def output(self, process: str, containing: str, within_s: float) -> OutputLine:
-        """The first reported line of a process that contains the text; past lines count too.
+    async def output(self, process: str, containing: str | Sequence[str], within_s: float) -> OutputLine:
+        """The first reported line of a process that contains the text (or one of several); past lines count too.
 
         Raises:
             TaskFailed: the process ended first (code `exited`), or did not print it in time (code `timeout`).
@@ -204,7 +205,7 @@ class AgentOps:
         )
         return await self._agent.prepare(self._trial, process.name, workload)
 
-    async def output(self, process: str, containing: str, within_s: float) -> OutputLine:
+    async def output(self, process: str, containing: str | Sequence[str], within_s: float) -> OutputLine:
         """See `HostOps`."""
         return await self._agent.output(self._trial, process, containing, within_s)
 

@@ -19,6 +19,7 @@ from leadline.analysis.model import (
 )
 from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import JOURNAL_DAMAGED
+from leadline.plan.sut import USER_SPACE
 from leadline.quantities import rounded_share
 
 # The design's limit for the cost of observing, as a share of one CPU.
@@ -109,6 +110,17 @@ def sampling_note(periods_ms: Mapping[str, int]) -> tuple[Reason, ...]:
     number = sum(period == least for period in periods_ms.values())
     text = f"{number} of {len(periods_ms)} hosts were sampled only every {least / 1000:g} s, to limit the cost"
     return (Reason("sampling-thinned", text),)
+
+
+def user_space_notes(trials: Iterable[TrialResult]) -> Iterable[Reason]:
+    """A note for each system whose packets passed through user space although its usual data plane is the kernel."""
+    titles = dict.fromkeys(trial.sut_title for trial in trials if trial.sut_title is not None)
+    for title in titles:
+        if title.endswith(USER_SPACE):
+            text = (
+                f"{title} is not the same system with its packets in the kernel, and says nothing of how fast that is"
+            )
+            yield Reason("user-space-data-plane", text)
 
 
 def undecided(targets: Iterable[str]) -> tuple[TargetResult, ...]:

@@ -15,7 +15,7 @@ from leadline import quantities
 from leadline.analysis.comparison import open_factors, widened
 from leadline.analysis.ladder_model import HostCost, Ladder, LadderFigure, LadderLayer, Share
 from leadline.analysis.ladder_waterfall import look_first, waterfalls
-from leadline.analysis.model import Bound, LimitedBy, Metric, RunAnalysis, Summary, TestResult, Verdict
+from leadline.analysis.model import Bound, LimitedBy, Metric, RunAnalysis, Summary, TestResult, TrialResult, Verdict
 from leadline.analysis.repeats import comparable, joint_side
 from leadline.plan.ladder import Chain, LadderKind, Packets, Rung, all_rungs
 from leadline.registry import KINDS
@@ -91,11 +91,21 @@ class Below:
 
 def of_run(analysis: RunAnalysis, cases: Mapping[str, Mapping[str, Any]]) -> tuple[Ladder, ...]:
     """The ladders of a run's cases, as its manifest describes them; cases that were skipped have none."""
-    begun = {trial.case for trial in analysis.trials if trial.status != "skipped"}
+    begun = {trial.case: trial for trial in analysis.trials if trial.status != "skipped"}
+    cases = {name: _as_measured(case, begun[name]) if name in begun else case for name, case in cases.items()}
     paths = {
         name: list(_steps(analysis, name, case)) for name, case in cases.items() if case.get("ladder") and name in begun
     }
     return tuple(_ladder(name, cases[name], paths) for name in paths if paths[name])
+
+
+def _as_measured(case: Mapping[str, Any], trial: TrialResult) -> Mapping[str, Any]:
+    """A case of the manifest, with the name that its system has since the bring-up."""
+    sut = case.get("sut") or {}
+    if not trial.sut or trial.sut == sut.get("kind") or trial.on_given_hosts:
+        return case
+    parameters = {**(case.get("parameters") or {}), "sut": trial.parameters.get("sut", trial.sut)}
+    return {**case, "sut": {**sut, "kind": trial.sut}, "parameters": parameters}
 
 
 def _ladder(name: str, case: Mapping[str, Any], paths: Mapping[str, Sequence[Step]]) -> Ladder:

@@ -301,6 +301,7 @@ class _Reading:
                 *findings.run_notes(hosts, observer),
                 *findings.sampling_note(self._periods_ms),
                 *findings.torn_note(damage),
+                *findings.user_space_notes(self._trials),
             ),
             observer_cpu_share=observer,
             journal=damage,
@@ -395,7 +396,12 @@ class _Reading:
             return
         sut = record.get("sut")
         kind = sut.get("kind") if isinstance(sut, Mapping) else sut
-        self._trial.sut = str(kind or self._trial.sut)
+        self._trial.sut = str(record.get("name") or kind or self._trial.sut)
+        if record.get("name"):
+            # The plan's word would say less than what was measured.
+            planned = str(self._trial.parameters.get("sut") or kind)
+            self._trial.parameters["sut"] = planned.replace(str(kind), self._trial.sut, 1)
+        self._trial.sut_title = record.get("title") or self._trial.sut_title
         self._trial.bring_up_seen = True
         self._trial.sut_version = record.get("version")
         self._trial.bring_up = _client_bring_up(record.get("clients") or ())

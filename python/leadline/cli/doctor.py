@@ -24,7 +24,8 @@ def command(json: o.Json = False) -> int:
     from leadline.cli import host_checks
 
     # These checks fork, so they run before any thread exists.
-    checks = [*host_checks.lab_checks(), *host_checks.program_checks(), *host_checks.host_checks()]
+    checks = [*host_checks.lab_checks(), *host_checks.kernel_checks(), *host_checks.program_checks()]
+    checks += host_checks.host_checks()
     checks += asyncio.run(_agent())
     if json:
         print_json({"schema": "leadline.doctor/1", "findings": [dataclasses.asdict(check) for check in checks]})

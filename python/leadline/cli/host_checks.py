@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadline.agents import kernel_support
+from leadline.agents.kernel_support import KernelFeature
+from leadline.agents.programs import program_path
 from leadline.errors import LeadlineError
 
 if TYPE_CHECKING:
     from leadline.contract.models import Capability, ClockQuality, Hello
     from leadline.plan import Need
-from leadline.plan.need import TUN
+from leadline.plan.need import STRONGSWAN_INSTALL, TUN
 
 UNKNOWN_ERROR_US = 16_000_000
 """The kernel's limit for the error of an undisciplined clock (NTP_PHASE_LIMIT). At this value the error is
@@ -48,6 +51,11 @@ def lab_checks() -> list[Check]:
     for name, one in facilities.link_facilities().items():
         checks.append(Check(name, one.has, _LINKS[name], one.why, one.mend))
     return checks
+
+
+def kernel_checks() -> list[Check]:
+    """Checks what the kernel of this host carries by itself, by trying it in a namespace of its own."""
+    return [kernel_check(feature) for feature in FEATURES]
 
 
 def program_checks() -> list[Check]:
@@ -118,15 +126,30 @@ def is_here(need: Need, lab: dict[str, Check]) -> Check:
             return Check(need.name, False, need.why, error.message, error.hint)
     if need.kind == "device":
         return _device(need.name, need.name, need.why)
-    install = next((f"sudo {how}" for name, _, how in _PROGRAMS if name == need.name), "install it")
+    known = need.install or next((how for name, _, how in _PROGRAMS if name == need.name), None)
+    install = "install it" if known is None else f"sudo {known}"
     return _program(need.name, need.why, install)
 
 
 def _program(name: str, needed: str, install: str) -> Check:
-    from leadline.agents.programs import program_path
-
     path = program_path(name)
     return Check(name, path is not None, needed, path or "not in PATH", install)
+
+
+def kernel_check(feature: KernelFeature) -> Check:
+    """Checks a feature of this host's kernel, by trying it."""
+    needed = FEATURES[feature]
+    attempt = kernel_support.attempt_here(feature)
+    mend = {True: None, False: feature.mend, None: _IP_INSTALL}[attempt.works]
+    return Check(feature.name, attempt.works, needed, attempt.why, mend)
+
+
+FEATURES = {
+    kernel_support.ESP: "plans with sut kind strongswan and data_plane: kernel, or libreswan",
+    kernel_support.WIREGUARD: "plans with sut kind wireguard and implementation: wireguard-kernel",
+}
+"""What the kernel may carry, and what needs it."""
+_IP_INSTALL = "sudo apt-get install iproute2 util-linux"
 
 
 def _device(what: str, path: str, needed: str) -> Check:
@@ -212,6 +235,10 @@ _LINKS = {
 }
 _PROGRAMS = (
     ("openvpn", "plans with sut kind openvpn", "apt-get install openvpn"),
+    ("charon-systemd", "plans with sut kind strongswan", STRONGSWAN_INSTALL),
+    ("swanctl", "plans with sut kind strongswan", STRONGSWAN_INSTALL),
+    ("wireguard-go", "plans with sut kind wireguard and implementation: wireguard-go", "apt-get install wireguard-go"),
+    ("wg", "plans with other implementations of WireGuard than the embedded one", "apt-get install wireguard-tools"),
     ("nsenter", "the lab's hosts", "apt-get install util-linux"),
     ("ssh", "plans with given hosts", "apt-get install openssh-client"),
     ("perf", "`profile: true` in plans", "apt-get install linux-perf"),
@@ -221,7 +248,7 @@ _PROGRAMS = (
     ("iperf3", "cross-checks of tcp and udp tests", "apt-get install iperf3"),
 )
 _CAPABILITIES = {
-    "tun": ("plans with sut kind openvpn or wireguard", None),
+    "tun": ("plans with sut kind openvpn, strongswan or wireguard", None),
     "psi": ("how long tasks waited for CPU, memory and I/O", "boot with psi=1"),
     "irq_pressure": ("how long interrupts kept tasks from the CPU", "Linux 6.1 or newer, with IRQ time accounting"),
     "cgroup": ("CPU time of each host of the lab; `leadline run` makes one for each agent", None),

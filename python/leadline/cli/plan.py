@@ -70,6 +70,10 @@ def _checks(description: PlanDescription) -> list[Check]:
 
     of_lab = any(need.kind in ("privilege", "kernel") for need in description.needs)
     lab = {check.what: check for check in host_checks.lab_checks()} if of_lab else {}
+    names = {need.name for need in description.needs}
+    lab |= {
+        feature.name: host_checks.kernel_check(feature) for feature in host_checks.FEATURES if feature.name in names
+    }
     return [host_checks.is_here(need, lab) for need in description.needs]
 
 

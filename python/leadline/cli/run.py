@@ -103,9 +103,10 @@ def _check_tests(cases: Sequence[Case]) -> None:
 
 
 def _check_programs(cases: Sequence[Case]) -> None:
-    """Report programs and devices that are certainly missing before anything is built."""
+    """Report programs, devices and features of the kernel that are certainly missing before anything is built."""
     from leadline.agents import agent_binary
     from leadline.agents.devices import check_devices
+    from leadline.agents.kernel_support import check_kernel
     from leadline.agents.programs import program_path
     from leadline.plan import needs
 
@@ -113,5 +114,8 @@ def _check_programs(cases: Sequence[Case]) -> None:
     for need in needs(cases):
         is_required = need.kind == "program" and need.name != "leadline-agent" and not need.optional
         if is_required and program_path(need.name) is None:
-            raise MissingBinary(need.name, hint=f"{need.why}; install it or choose other cases with --only")
-    check_devices(need for need in needs([case for case in cases if case.hosts is None]) if not need.optional)
+            how = need.install or "install it"
+            raise MissingBinary(need.name, hint=f"{need.why}; {how} or choose other cases with --only")
+    of_lab = [need for need in needs([case for case in cases if case.hosts is None]) if not need.optional]
+    check_devices(of_lab)
+    check_kernel(of_lab)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TUN = "/dev/net/tun"
+STRONGSWAN_INSTALL = (
+    "apt-get install charon-systemd strongswan-swanctl libcharon-extra-plugins libcharon-extauth-plugins"
+    " libstrongswan-extra-plugins libstrongswan-standard-plugins"
+)
+"""Debian has some of its plugins in packages of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +21,5 @@ class Need:
     name: str
     why: str
     optional: bool = False
+    install: str | None = None
+    """The command that installs a program; None if it is not known."""

@@ -13,6 +13,9 @@ from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
 from leadline.registry import SYSTEMS
 
+USER_SPACE = "(user space)"
+"""Ends the title of a system whose packets pass through user space where its usual data plane is the kernel."""
+
 
 class CpuAttribution(StrEnum):
     """Which CPU time on a gateway is the system's."""
@@ -34,8 +37,8 @@ class BaseSut(PlanModel):
         kind: str  # Declared by each system's model, after the fields of this one.
 
     optional: bool = False
-    """Skip the trials of this system, with a note, if its program is missing or its device may not be opened, instead
-    of failing."""
+    """Skip the trials of this system, with a note, instead of failing, if its program is missing, its device may not be
+    opened or the kernel lacks what it needs."""
 
     @property
     def uses_ipv6(self) -> bool:

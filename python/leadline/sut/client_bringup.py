@@ -38,6 +38,10 @@ class ClientPlan:
     expected: Expectation
     settles_s: float = 0.0
     """How long after that line addresses and routes may still change."""
+    refused: str | None = None
+    """The line that the process prints when it stops trying although it goes on; None for processes that end then."""
+    accepted: str | None = None
+    """The line that it prints when the gateway has accepted it: refused later, it is connected in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ class Hooks:
 
     explain: Callable[[ClientPlan], str | None] | None = None
     """Why this client is not (fully) connected, from the daemons' output; None where that says nothing of it."""
+    symptom: Callable[[ClientPlan], str | None] | None = None
+    """What the client saw, where no cause becomes known in time."""
     configure: Callable[[ClientPlan], Awaitable[None]] | None = None
     """Sets what the process leaves to others once it is ready: routes."""
 
@@ -122,6 +128,18 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
+async def _refused(site: Site, daemons: Daemons, plan: ClientPlan, hooks: Hooks) -> tuple[ClientState, dict[int, str]]:
+    """The state of a client whose process stopped trying, and its addresses: `partial` if the gateway accepted it."""
+    cause = await _cause(plan, hooks) or (hooks.symptom(plan) if hooks.symptom is not None else None)
+    cause = cause or f"it stopped trying{await daemons.last_words(plan.daemon)}"
+    if plan.accepted is None or not any(plan.accepted in line for line in daemons.reported(plan.daemon)):
+        await daemons.stop(plan.daemon)
+        return ClientState(plan.client, "failed", None, cause=cause), {}
+    view = await site.hosts[plan.daemon.host].network()
+    gaps = expectation.missing(view, plan.expected) or ("traffic",)
+    return ClientState(plan.client, "partial", None, gaps, cause), expectation.addresses(view, plan.expected)
+
+
 async def _cause(plan: ClientPlan, hooks: Hooks) -> str | None:
     """Why this client is not fully connected; None if it is not known in time. The gateway's output comes by an agent
     of its own, maybe later than the client's, and nothing tells that no more of it is on its way.
@@ -140,9 +158,10 @@ async def _connect_one(
 ) -> tuple[ClientState, dict[int, str]]:
     """One client's state before any traffic, and its addresses in the tunnel."""
     host = site.hosts[plan.daemon.host]
+    texts = plan.ready if plan.refused is None else (plan.ready, plan.refused)
     try:
         started = await daemons.start(plan.daemon)
-        line = await host.output(plan.daemon.name, plan.ready, within_s)
+        line = await host.output(plan.daemon.name, texts, within_s)
     except SutFailed as error:
         return ClientState(plan.client, "failed", None, cause=error.message), {}
     except TaskFailed as error:
@@ -152,6 +171,8 @@ async def _connect_one(
         # It would retry, and load the gateway, while others are measured.
         await daemons.stop(plan.daemon)
         return ClientState(plan.client, "failed", None, cause=known or cause), {}
+    if plan.refused is not None and plan.refused in line.line:
+        return await _refused(site, daemons, plan, hooks)
     time_s = (line.t_ns - started.t_ns) / 1e9
     if hooks.configure is not None:
         await hooks.configure(plan)

@@ -57,17 +57,21 @@ class Daemons:
             self.pids[daemon.host, daemon.name] = prepared.pid
         return prepared
 
-    async def wait_for_output(self, daemon: Daemon, text: str, timeout_s: float) -> int:
+    async def wait_for_output(self, daemon: Daemon, text: str, timeout_s: float, *, refused: str | None = None) -> int:
         """Wait until the process prints `text`; returns the time, ns, by its host's clock.
 
         Raises:
-            SutFailed: it ended before, or did not print it in time; with the end of its log.
+            SutFailed: it ended before, printed `refused`, or did not print `text` in time; with the end of its log.
             AgentLost: the host's agent is gone.
         """
+        texts = text if refused is None else (text, refused)
         try:
-            line = await self._site.hosts[daemon.host].output(daemon.name, text, timeout_s)
+            line = await self._site.hosts[daemon.host].output(daemon.name, texts, timeout_s)
         except TaskFailed as error:
             raise SutFailed(await self.with_log_end(daemon, str(error))) from error
+        if refused is not None and refused in line.line:
+            message = f"{daemon.name} on {daemon.host} did not start: {line.line.strip()}"
+            raise SutFailed(await self.with_log_end(daemon, message))
         return line.t_ns
 
     def reported(self, daemon: Daemon) -> list[str]:

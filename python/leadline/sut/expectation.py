@@ -18,7 +18,8 @@ from leadline.sut.addressing import Network
 class Expectation:
     """An interface, with an address in each of these networks, and routes through it."""
 
-    interface: str
+    interface: str | None
+    """Its name; None for any."""
     pools: Mapping[int, Network]
     routes: tuple[Network, ...]
 
@@ -27,16 +28,16 @@ def missing(view: NetworkView, expected: Expectation) -> tuple[str, ...]:
     """What is missing, in the terms of `ClientState.missing`."""
     found = addresses(view, expected)
     absent = [f"ipv{version} address" for version in expected.pools if version not in found]
-    present = {ip_network(route.destination) for route in view.routes if route.interface == expected.interface}
+    present = {ip_network(route.destination) for route in view.routes if expected.interface in (None, route.interface)}
     absent += [f"route {route}" for route in expected.routes if route not in present]
     return tuple(absent)
 
 
 def addresses(view: NetworkView, expected: Expectation) -> dict[int, str]:
     """The interface's address in each pool, by IP version; none while the interface is down."""
-    interface = next((item for item in view.interfaces if item.name == expected.interface and item.up), None)
     found: dict[int, str] = {}
-    for text in interface.addresses if interface else ():
+    interfaces = [item for item in view.interfaces if expected.interface in (None, item.name) and item.up]
+    for text in (text for interface in interfaces for text in interface.addresses):
         address = ip_interface(text).ip
         pool = expected.pools.get(address.version)
         if pool is not None and address in pool:

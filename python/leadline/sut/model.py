@@ -10,6 +10,7 @@ from typing import Literal
 from leadline.agents import Agent
 from leadline.agents.host_ops import HostOps
 from leadline.dataset.private_files import private_folder
+from leadline.plan.sut import CpuAttribution
 from leadline.sut.addressing import Addressing
 
 Connection = Literal["connected", "partial", "failed"]
@@ -112,5 +113,11 @@ class BringUp:
     """The names under which observations show the system's processes."""
     fleet: FleetAccess | None = None
     """How a fleet connects; None without a fleet."""
+    name: str | None = None
+    """What results call it where its kind alone would mislead: with the data plane that carries its packets."""
+    title: str | None = None
+    """The same in sentences."""
+    cpu_attribution: CpuAttribution | None = None
+    """Which CPU time on a gateway is the system's, where only the bring-up tells; None: what the system says."""
     cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     """CPUs that processes on gateways may use by their control groups, by host and name, where they have a quota."""

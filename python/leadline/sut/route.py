@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from leadline.plan.sut import BaseSut, CpuAttribution
-from leadline.sut.addressing import gateway_address
 from leadline.sut.system import System
 
 if TYPE_CHECKING:
@@ -47,18 +46,12 @@ class Route(System[RouteSut]):
 async def route_and_confirm(site: Site) -> BringUp:
     """Let the kernel forward between the clients and the server's network, and verify by traffic."""
     from leadline.sut.client_bringup import confirm
-    from leadline.sut.forwarding import forward
+    from leadline.sut.forwarding import add_plain_routes, forward
     from leadline.sut.model import BringUp, ClientState
 
     hosts, addressing = site.hosts, site.addressing
     await forward(site)
-    for version in addressing.versions:
-        server_lan, client_lan = str(addressing.server_lan[version]), addressing.client_lan[version]
-        for end in addressing.clients:
-            await hosts[end.host].add_route(server_lan, via=addressing.outer[version])
-            if end.behind:
-                await hosts[end.client].add_route(server_lan, via=gateway_address(client_lan))
-                await hosts[addressing.gateway].add_route(str(client_lan), via=end.outer[version])
+    await add_plain_routes(site)
     states = await confirm(site, [ClientState(end.client, "connected", None) for end in addressing.clients])
     kernel = hosts[addressing.gateway].facts.kernel
     return BringUp(f"Linux {kernel}", states, dict(site.server_address), ())

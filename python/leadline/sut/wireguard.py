@@ -1,4 +1,5 @@
-"""The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install.
+"""The system `wireguard`: `leadline-agent wireguard` at both ends, one process per peer, nothing to install; or
+wireguard-go, or the kernel's own, whose interfaces `wireguard_device` sets up.
 
 WireGuard has no session before its first packet. A client's time is therefore the time until its process is ready;
 the handshake is part of the probe that follows. A fleet's clients have no process: the agent that measures runs them.
@@ -9,25 +10,29 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from leadline.plan.field_types import IpVersion
 from leadline.plan.need import Need
-from leadline.plan.sut import BaseSut
+from leadline.plan.sut import BaseSut, CpuAttribution
 from leadline.sut.addressing import Addressing, TunnelClient, gateway_address, outer_address
 from leadline.sut.system import System, tun_device
 
 if TYPE_CHECKING:
-    from leadline.sut.client_bringup import ClientPlan
+    from pathlib import Path
+
+    from leadline.agents.host_ops import HostOps
     from leadline.sut.daemons import Daemon, Daemons
     from leadline.sut.model import BringUp, FleetAccess, Site
+    from leadline.sut.wireguard_device import Implementation, Programs
 
 INTERFACE = "wg0"
 PORT = 51820
 READY = "ready"
 GATEWAY_NAME, CLIENT_NAME = "wireguard-gateway", "wireguard-client"
 _READY_WITHIN_S = 10.0
+_INSTALL = {"wireguard-go": "apt-get install wireguard-go", "wg": "apt-get install wireguard-tools"}
 _OVERHEAD_BYTES = {4: 60, 6: 80}
 """Outer IP header, UDP header, WireGuard's own 16 bytes and its 16-byte tag (whitepaper, 5.4.6)."""
 
@@ -36,9 +41,11 @@ _LEAST_MTU_BYTES = 1280
 
 
 class WireguardSut(BaseSut):
-    """Embedded WireGuard; no installation needed."""
+    """WireGuard: embedded, which needs no installation, or another implementation."""
 
     kind: Literal["wireguard"] = "wireguard"
+    implementation: Literal["embedded", "wireguard-go", "wireguard-kernel"] = "embedded"
+    """What carries the packets at both ends: the agent itself (`embedded`), the program wireguard-go, or the kernel."""
     ip: IpVersion = 4
     """IP version of the tunnel's transport."""
 
@@ -81,9 +88,22 @@ class Wireguard(System[WireguardSut]):
         overhead_bytes = _OVERHEAD_BYTES[parameters.ip]
         return max(_LEAST_MTU_BYTES, link_mtu_bytes - overhead_bytes), overhead_bytes
 
+    def cpu_attribution(self, parameters: WireguardSut) -> CpuAttribution:
+        """The CPU time of its processes, unless the kernel encrypts."""
+        is_kernel = parameters.implementation == "wireguard-kernel"
+        return CpuAttribution.KERNEL if is_kernel else CpuAttribution.PROCESS
+
     def needs(self, parameters: WireguardSut, *, fleet: bool) -> list[Need]:
-        """A TUN device for each end that is a process; the clients of a fleet have none."""
-        return [tun_device(parameters)]
+        """A TUN device for each end that is a process, and the programs of other implementations."""
+        match parameters.implementation:
+            case "embedded":
+                return [tun_device(parameters)]
+            case "wireguard-go":
+                return [*_programs(parameters, "wireguard-go", "wg"), tun_device(parameters)]
+            case "wireguard-kernel":
+                from leadline.agents.kernel_support import WIREGUARD, need_of
+
+                return [*_programs(parameters, "wg"), need_of(WIREGUARD, parameters)]
 
     def bring_up_seconds(self, parameters: WireguardSut) -> tuple[float, float]:
         """The gateway's process starts first."""
@@ -102,27 +122,40 @@ class Wireguard(System[WireguardSut]):
         outer = outer_address(addressing, parameters.ip)
         mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[parameters.ip])
 
-        config = gateway_config(addressing, own, [pair.public for pair in keys], outer, mtu_bytes)
-        gateway = await _daemon(site, addressing.gateway, GATEWAY_NAME, config)
+        own_config = gateway_config(addressing, own, [pair.public for pair in keys], outer, mtu_bytes)
+        configs = (
+            {}
+            if site.fleet is not None
+            else {
+                end.host: client_config(addressing, end, pair, own, outer=outer, mtu_bytes=mtu_bytes)
+                for end, pair in zip(addressing.clients, keys, strict=True)
+            }
+        )
+        # The tests measure whether a fleet's clients can connect; no process is started for them.
+        access = (
+            None if site.fleet is None else fleet_access(addressing, own.public, keys, outer=outer, mtu_bytes=mtu_bytes)
+        )
+        if parameters.implementation == "wireguard-kernel":
+            return replace(await _bring_up_in_kernel(site, own_config, configs), fleet=access)
+        programs = await _find(site.hosts[addressing.gateway], parameters.implementation)
+        gateway = await _daemon(site, addressing.gateway, GATEWAY_NAME, own_config, programs)
         await daemons.start(gateway)
-        await daemons.wait_for_output(gateway, READY, _READY_WITHIN_S)
+        await daemons.wait_for_output(gateway, gateway.report[0], _READY_WITHIN_S, refused=_refused(programs))
         version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
-        if site.fleet is not None:
-            # The tests measure whether its clients can connect; no process is started for them.
-            access = fleet_access(addressing, own.public, keys, outer=outer, mtu_bytes=mtu_bytes)
-            return BringUp(version, [], dict(site.server_address), (GATEWAY_NAME,), access)
+        if access is not None:
+            up = BringUp(version, [], dict(site.server_address), (GATEWAY_NAME,), access)
+            return up if programs is None else await _named(up, site, programs, parameters.implementation)
         if addressing.site_to_site:
-            for network in addressing.client_lan.values():
-                await site.hosts[addressing.gateway].add_route(str(network), dev=INTERFACE)
+            await _route_client_lan(site)
         expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
-        plans = [
-            ClientPlan(end.client, await _daemon(site, end.host, CLIENT_NAME, config), READY, expected)
-            for end, pair in zip(addressing.clients, keys, strict=True)
-            for config in [client_config(addressing, end, pair, own, outer=outer, mtu_bytes=mtu_bytes)]
-        ]
-        hooks = Hooks(configure=lambda plan: _add_routes(site, plan))
+        plans = []
+        for end in addressing.clients:
+            daemon = await _daemon(site, end.host, CLIENT_NAME, configs[end.host], programs)
+            plans.append(ClientPlan(end.client, daemon, daemon.report[0], expected, refused=_refused(programs)))
+        hooks = Hooks(configure=lambda plan: _add_routes(site, plan.client, plan.daemon.host))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
-        return BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
+        up = BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
+        return up if programs is None else await _named(up, site, programs, parameters.implementation)
 
 
 def gateway_config(
@@ -205,22 +238,84 @@ def fleet_access(
     )
 
 
-async def _daemon(site: Site, host: str, name: str, config: dict[str, object]) -> Daemon:
+def _programs(parameters: WireguardSut, *names: str) -> list[Need]:
+    why = f"the implementation is {parameters.implementation}"
+    return [Need("program", name, why, parameters.optional, _INSTALL[name]) for name in names]
+
+
+async def _find(host: HostOps, implementation: Implementation) -> Programs | None:
+    """The programs of another implementation than the embedded one."""
+    from leadline.sut.wireguard_device import find_programs
+
+    return None if implementation == "embedded" else await find_programs(host, implementation)
+
+
+def _refused(programs: Programs | None) -> str | None:
+    from leadline.sut.wireguard_device import FAILED
+
+    return None if programs is None else FAILED
+
+
+async def _named(up: BringUp, site: Site, programs: Programs, implementation: Implementation) -> BringUp:
+    """The result under the implementation's own name and version."""
+    from leadline.sut import wireguard_device
+
+    version = await wireguard_device.version(site.hosts[site.addressing.gateway], programs)
+    names, titles = wireguard_device.NAMES, wireguard_device.TITLES
+    return replace(up, version=version, name=names[implementation], title=titles[implementation])
+
+
+async def _bring_up_in_kernel(site: Site, gateway: dict[str, object], clients: dict[str, dict[str, object]]) -> BringUp:
+    """Set up the interfaces of the kernels; there is no process. They disappear with the trial's hosts."""
+    from leadline.sut import wireguard_device
+    from leadline.sut.client_bringup import confirm
+    from leadline.sut.model import BringUp, ClientState
+
+    addressing = site.addressing
+    programs = await wireguard_device.find_programs(site.hosts[addressing.gateway], "wireguard-kernel")
+    for host, config in {addressing.gateway: gateway, **clients}.items():
+        file = await _write(site, host, wireguard_device.wg_config(config))
+        await wireguard_device.set_up_in_kernel(site.hosts[host], programs, config, file)
+    if addressing.site_to_site:
+        await _route_client_lan(site)
+    ends = [end for end in addressing.clients if end.host in clients]
+    for end in ends:
+        await _add_routes(site, end.client, end.host)
+    states = await confirm(site, [ClientState(end.client, "connected", None) for end in ends])
+    up = BringUp("", states, dict(site.server_address), ())
+    return await _named(up, site, programs, "wireguard-kernel")
+
+
+async def _write(site: Site, host: str, text: str) -> Path:
+    return await site.hosts[host].write_file(site.files("wireguard") / f"{host}.conf", text)
+
+
+async def _daemon(site: Site, host: str, name: str, config: dict[str, object], programs: Programs | None) -> Daemon:
+    from leadline.sut import wireguard_device
     from leadline.sut.daemons import Daemon
 
-    ops = site.hosts[host]
+    ops, log = site.hosts[host], site.log_file("wireguard", host)
+    if programs is not None:
+        file = await _write(site, host, wireguard_device.wg_config(config))
+        argv = wireguard_device.wireguard_go_argv(programs, config, file)
+        return Daemon(name, argv, log, (wireguard_device.READY, wireguard_device.FAILED), host)
     file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
-    argv = (await ops.agent_program(), "wireguard", str(file))
-    return Daemon(name, argv, site.log_file("wireguard", host), (READY,), host)
+    return Daemon(name, (await ops.agent_program(), "wireguard", str(file)), log, (READY,), host)
 
 
-async def _add_routes(site: Site, plan: ClientPlan) -> None:
+async def _route_client_lan(site: Site) -> None:
+    for network in site.addressing.client_lan.values():
+        await site.hosts[site.addressing.gateway].add_route(str(network), dev=INTERFACE)
+
+
+async def _add_routes(site: Site, client: str, holder: str) -> None:
+    """Route the server's network through the tunnel: on the host that holds it, and on a client behind that."""
     addressing = site.addressing
     for version, network in addressing.server_lan.items():
-        await site.hosts[plan.daemon.host].add_route(str(network), dev=INTERFACE)
-        if plan.daemon.host != plan.client:
+        await site.hosts[holder].add_route(str(network), dev=INTERFACE)
+        if holder != client:
             near = gateway_address(addressing.client_lan[version])
-            await site.hosts[plan.client].add_route(str(network), via=near)
+            await site.hosts[client].add_route(str(network), via=near)
 
 
 SYSTEM = Wireguard()

@@ -21,6 +21,7 @@ from leadline.errors import (
     Interrupted,
     LeadlineError,
     MissingBinary,
+    MissingKernelFeature,
     NoClientConnected,
     SutFailed,
     TaskFailed,
@@ -83,7 +84,7 @@ async def run_trial(trial: Trial, number: int, context: RunContext) -> str:
         raise
     except Interrupted:
         status = "interrupted"
-    except (MissingBinary, ClosedDevice) as failure:
+    except (MissingBinary, ClosedDevice, MissingKernelFeature) as failure:
         status, error = "skipped" if case.sut.optional else "failed", failure
     except LeadlineError as failure:
         status, error = "failed", failure
@@ -292,7 +293,9 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
         clients=[asdict(client) for client in clients],
         processes=list(up.processes),
         cpu_quotas=up.cpu_quotas,
-        cpu_attribution=system_of(trial.case.sut).cpu_attribution(trial.case.sut).value,
+        cpu_attribution=(up.cpu_attribution or system_of(trial.case.sut).cpu_attribution(trial.case.sut)).value,
+        name=up.name,
+        title=up.title,
     )
 
 

@@ -32,6 +32,12 @@ def test_each_layer_is_a_share_of_the_one_below() -> None:
     assert https.below == "HTTP bodies" and https.share.value == pytest.approx(760 / 950)
 
 
+def test_ladder_has_the_name_that_its_system_has_since_the_bring_up() -> None:
+    made = ladders({"c01": TUNNEL, "c02": PLAIN}, named="openvpn (in user space)")
+    assert (made["c01"].sut, made["c01"].parameters) == ("openvpn (in user space)", {"sut": "openvpn (in user space)"})
+    assert (made["c02"].sut, made["c02"].parameters) == ("route", {"sut": "route"})
+
+
 def test_repeats_that_move_together_leave_a_narrow_interval() -> None:
     tcp = layer(ladders({"c02": PLAIN})["c02"], "tcp")
     assert tcp.share.low is not None and tcp.share.high is not None and tcp.share.reason is None

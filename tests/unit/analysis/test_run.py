@@ -178,6 +178,28 @@ def test_clients_that_did_not_come_up_are_counted_by_cause() -> None:
     assert trial.tests[0].validity.reasons[0].code == "clients-missing"
 
 
+def test_system_with_a_name_of_its_own_is_never_shown_by_its_kind_alone() -> None:
+    """With `auto` the data plane is known at the bring-up; a plan's word for the system would hide it."""
+    run = MadeRun()
+    run.begin_trial("c01/1", sut="strongswan(esp=chacha20poly1305)", clients=2)
+    name, title = "strongswan (kernel-libipsec)", "IPsec by strongSwan with kernel-libipsec (user space)"
+    client = {"host": "client1", "state": "connected", "time_s": 0.2, "missing": [], "cause": None}
+    sut = {"kind": "strongswan"}
+    run.record(
+        "bring-up", trial="c01/1", sut=sut, version="5", clients=[client], processes=["c"], name=name, title=title
+    )
+    run.test("c01/1", 1e6)
+    run.end_trial("c01/1")
+    found = analyse({}, run.entries)
+    (trial,) = found.trials
+    assert (trial.sut, trial.sut_title) == (name, title)
+    assert trial.parameters == {"sut": "strongswan (kernel-libipsec)(esp=chacha20poly1305)", "clients": 2}
+    assert trial.tests[0].parameters == trial.parameters
+    assert [note.text.partition(" is not")[0] for note in found.notes if note.code == "user-space-data-plane"] == [
+        title
+    ]
+
+
 def codes_of(analysis: RunAnalysis, trial: int) -> list[str]:
     return [reason.code for reason in analysis.trials[trial].tests[0].validity.reasons]
 

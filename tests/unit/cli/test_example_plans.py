@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_every_plan_of_the_folder_is_an_example() -> None:
     names = {plan.name for plan in example_plans()}
-    assert {"demo", "gateway", "ladder", "openvpn-throughput"} <= names
+    assert {"demo", "gateway", "gateways", "ladder", "mirage", "openvpn-throughput"} <= names
     assert names == {path.stem for path in (ROOT / "examples").glob("*.yaml")} - {"shop"}, "shop.yaml is a scenario"
     assert all(plan.summary for plan in example_plans())
 
@@ -29,6 +29,14 @@ def test_printed_example_is_the_plan_itself(capsys: pytest.CaptureFixture[str], 
     copy = tmp_path / "gateway.yaml"
     copy.write_text(capsys.readouterr().out)
     assert len(load_plan(copy).cases) == 3
+
+
+def test_both_implementations_of_mirage_meet_the_same_control_channels() -> None:
+    cases = load_plan(ROOT / "examples/mirage.yaml").cases
+    assert [case.baseline for case in cases] == [None, None, "c01", "c02"]
+    controls = [case.sut.model_dump()["control"] for case in cases]
+    assert controls == ["tls-crypt", "tls-crypt-v2"] * 2
+    assert [case.sut.model_dump()["client"] is None for case in cases] == [True, True, False, False]
 
 
 def test_list_of_examples_has_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:

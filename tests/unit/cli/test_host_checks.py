@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from in_process import leadline
-from leadline.agents import devices, programs
+from leadline.agents import devices, kernel_support, programs
 from leadline.agents.devices import DeviceProblem
 from leadline.cli import host_checks
 from leadline.cli.host_checks import Check, capability_check, clock_check, is_here
 from leadline.cli.run import _check_programs as check_programs
 from leadline.contract.models import Capability, ClockQuality
-from leadline.errors import MissingBinary
+from leadline.errors import MissingBinary, MissingKernelFeature
 from leadline.plan import Need, load_plan
 
 PLAN = """\
@@ -73,6 +73,41 @@ def test_program_in_a_folder_of_daemons_is_found_without_it_in_path(
     (by_doctor,) = [one for one in host_checks.program_checks() if one.what == "openvpn"]
     by_plan = is_here(Need("program", "openvpn", "the system under test"), {})
     assert [(one.works, one.why) for one in (by_doctor, by_plan)] == [(True, str(program))] * 2
+
+
+def test_missing_program_is_refused_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "name: a\nsut: {kind: strongswan, binary: no-charon}\ntests: [{name: rr, kind: rr}]\n"
+    )
+    with pytest.raises(MissingBinary) as missing:
+        check_programs(load_plan(tmp_path / "plan.yaml").cases)
+    said = str(missing.value)
+    assert said.startswith("no-charon is not installed or not executable; the system under test is strongSwan; apt-get")
+
+
+@pytest.mark.parametrize("system", ["{kind: libreswan, folder: /bin}", "{kind: strongswan, data_plane: kernel}"])
+def test_kernel_without_esp_is_refused_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    monkeypatch.setattr(kernel_support, "attempt_here", lambda feature: kernel_support.Attempt(False, "not found"))
+    monkeypatch.setattr("leadline.agents.programs.program_path", lambda name: f"/bin/{name}")
+    plan = f"name: a\nsut: {system}\ntests: [{{name: rr, kind: rr}}]\n"
+    (tmp_path / "plan.yaml").write_text(plan)
+    with pytest.raises(MissingKernelFeature, match=r"ESP in the kernel is missing \(not found\); .* leaves its"):
+        check_programs(load_plan(tmp_path / "plan.yaml").cases)
+    (tmp_path / "plan.yaml").write_text(plan.replace("}\ntests", ", optional: true}\ntests"))
+    check_programs(load_plan(tmp_path / "plan.yaml").cases)
+
+
+@pytest.mark.agent
+def test_kernel_features_are_tried_by_doctor_and_by_plans_that_need_them(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("name: esp\nsut: {kind: libreswan}\ntests: [{name: rr, kind: rr}]\n")
+    ended = leadline("plan", "plan.yaml", "--json", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    [need] = [one for one in json.loads(ended.stdout)["needs"] if one["name"] == "ESP in the kernel"]
+    [check] = [one for one in host_checks.kernel_checks() if one.what == "ESP in the kernel"]
+    assert need["here"] is check.works
+    assert check.works or (check.why and check.mend)
 
 
 @pytest.mark.agent

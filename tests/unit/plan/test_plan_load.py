@@ -148,7 +148,7 @@ MISTAKES = [
     (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
     (
         changed("kind: openvpn", r'kind: "a\nb"'),
-        r"plan.yaml:2: sut: unknown kind 'a\nb'; there is route, wireguard, openvpn, given",
+        r"plan.yaml:2: sut: unknown kind 'a\nb'; there is route, wireguard, openvpn, strongswan, libreswan, given",
     ),
     (
         changed("kind: udp, ", ""),

@@ -59,6 +59,7 @@ WITHOUT_ADVICE = {
     "trials-skipped",
     "unanswered",
     "unsynchronised-clock",
+    "user-space-data-plane",
     "repeats-with-outage",
 }
 

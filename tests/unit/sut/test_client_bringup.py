@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from leadline.contract.models import (
     RrWorkload,
 )
 from leadline.errors import AgentLost, NoClientConnected, SutFailed, TaskFailed
+from leadline.sut import client_bringup
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
@@ -42,6 +43,7 @@ class FakeAgent:
     stopped: list[str] = field(default_factory=list)
     probes: int = 0
     end: asyncio.Event = field(default_factory=asyncio.Event)
+    said: tuple[str, ...] = ()
 
     async def prepare(self, trial: str, task: str, workload: Any, timeout_s: float = 0) -> Prepared:
         if self.refuses:
@@ -66,15 +68,17 @@ class FakeAgent:
         await self.end.wait()
         return Exited(trial=trial, task=task, t_ns=1, code=self.dead, signal=None, expected=self.dead is None)
 
-    async def output(self, trial: str, task: str, containing: str, timeout_s: float) -> OutputLine:
+    async def output(self, trial: str, task: str, containing: str | tuple[str, ...], timeout_s: float) -> OutputLine:
         if self.dead is not None:
             raise TaskFailed(self.host, task, "exited", f"it exited with {self.dead}")
         if self.silent:
             raise TaskFailed(self.host, task, "timeout", "waited in vain")
-        return OutputLine(trial=trial, task=task, t_ns=self.ready_ns, line=containing)
+        texts = (containing,) if isinstance(containing, str) else containing
+        line = next((line for line in self.said if any(text in line for text in texts)), texts[0])
+        return OutputLine(trial=trial, task=task, t_ns=self.ready_ns, line=line)
 
     def lines(self, trial: str, task: str) -> tuple[OutputLine, ...]:
-        return ()
+        return tuple(OutputLine(trial=trial, task=task, t_ns=self.ready_ns, line=line) for line in self.said)
 
     async def inspect(self) -> NetworkView:
         routes = [RouteView(destination=str(net), gateway=None, interface="tun0") for net in SERVER_LAN.values()]
@@ -138,6 +142,39 @@ async def test_each_client_counts_for_itself(tmp_path: Path) -> None:
     assert agents[2].stopped == ["client"]
     assert agents[0].stopped == []
     assert [agent.probes for agent in agents] == [1, 0, 0, 0, 0, 0, 3, 3]
+
+
+async def test_client_that_stops_trying_is_partial_if_the_gateway_accepted_it(tmp_path: Path) -> None:
+    agents = [
+        FakeAgent("client1"),
+        FakeAgent("client2", said=("gave up",)),
+        FakeAgent("client3", "10.83.0.4", said=("accepted", "gave up")),
+        FakeAgent("client4", "192.0.2.3", said=("accepted", "gave up")),
+    ]
+    site, daemons, plans = setting(tmp_path, *agents)
+    plans = [replace(plan, refused="gave up", accepted="accepted") for plan in plans]
+    hooks = Hooks(explain=lambda plan: "there is no common cipher")
+    states = await up(site, daemons, plans, hooks)
+    assert [(state.state, state.missing) for state in states] == [
+        ("connected", ()),
+        ("failed", ()),
+        ("partial", ("traffic",)),
+        ("partial", ("ipv4 address",)),
+    ]
+    assert {state.cause for state in states[1:]} == {"there is no common cipher"}
+    assert [agent.stopped for agent in agents] == [[], ["client"], [], []], "a refused client goes on trying"
+
+
+async def test_symptom_stands_where_no_cause_becomes_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_bringup, "_LOOK_AGAIN_S", 0.0)
+    site, daemons, plans = setting(tmp_path, FakeAgent("client1"), FakeAgent("client2", said=("gave up",)))
+    plans = [replace(plan, refused="gave up") for plan in plans]
+    hooks = Hooks(explain=lambda plan: None, symptom=lambda plan: "the gateway refused it")
+    states = await up(site, daemons, plans, hooks)
+    assert [(state.state, state.cause) for state in states] == [
+        ("connected", None),
+        ("failed", "the gateway refused it"),
+    ]
 
 
 async def test_cause_that_the_gateway_logs_after_its_client_is_awaited(tmp_path: Path) -> None:

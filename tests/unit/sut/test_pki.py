@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from leadline.sut.pki import Pki, issue
@@ -20,6 +20,15 @@ NOW = datetime.datetime(2026, 11, 21, 20, 0, tzinfo=datetime.UTC)
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return issue(tmp_path_factory.mktemp("run") / "pki", "gateway", ["client1", "client2"], now=NOW)
+
+
+def test_keys_may_be_rsa(tmp_path: Path) -> None:
+    issued = issue(tmp_path / "pki", "gateway", ["client1"], now=NOW, keys="rsa")
+    PolicyBuilder().store(Store([load(issued.authority)])).time(NOW).build_server_verifier(
+        x509.DNSName("gateway")
+    ).verify(load(issued.server.certificate), [])
+    key = serialization.load_pem_private_key(issued.clients["client1"].key.read_bytes(), None)
+    assert isinstance(key, rsa.RSAPrivateKey) and key.key_size == 2048
 
 
 def load(path: Path) -> x509.Certificate:
