@@ -48,7 +48,8 @@ mount -t tmpfs memory /memory; mkdir /memory/upper /memory/work
 mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/work root /new || fail "no overlay"
 for name in dev proc sys; do mount --move /$name /new/$name; done
 mount -t tmpfs run /new/run
-mkdir -p /new/dev/pts /new/dev/shm /new/run/guest /new/run/lock
+mkdir -p /new/dev/pts /new/dev/shm /new/dev/net /new/run/guest /new/run/lock
+mknod /new/dev/net/tun c 10 200
 mount -t devpts pts /new/dev/pts; mount -t tmpfs shm /new/dev/shm
 cp /bin/busybox /command /new/run/guest
 ln -s busybox /new/run/guest/modprobe
