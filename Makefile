@@ -102,7 +102,7 @@ test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a
 	$(MAKE) --no-print-directory test-exclusive
 
 test-all: ## the same with every combination, and searches to their end
-	@scripts/packages maven default-jdk-headless $(shell command -v go >/dev/null || echo golang-go)
+	@scripts/packages qemu-system-x86 busybox-static maven default-jdk-headless $(shell command -v go >/dev/null || echo golang-go)
 	$(MAKE) --no-print-directory test SELECTION=
 
 test-tools:

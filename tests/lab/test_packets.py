@@ -203,6 +203,15 @@ def test_command_lines_are_refused_in_one_line() -> None:
     assert "root" in done.stderr
 
 
+@pytest.mark.skipif(Path("/proc/net/pktgen").exists(), reason="this kernel has pktgen")
+def test_kernel_without_pktgen_is_refused_with_the_module_to_load() -> None:
+    options = "packets v0 --to v1 --dst 198.18.0.2 --dst-mac 02:00:00:00:00:02 --via pktgen --pktgen count=10"
+    done = shell(f"{PAIR} && exec {cli.LEADLINE} {options}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "modprobe pktgen" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_default_route_may_be_named() -> None:
     default = f"{PAIR} && ip route add default via 198.18.0.2"
     found = measured("v0 --to v1 --yes-i-mean v0 --dst 198.18.0.2 --dst-mac 02:00:00:00:00:02 -n 10", before=default)

@@ -7,4 +7,5 @@ pub mod capture;
 mod checksum;
 pub mod flows;
 pub mod frame;
+pub mod pktgen;
 pub mod trailer;

@@ -52,7 +52,8 @@ pub use outcome::{
 pub use packets::{
     AddressRange, CaptureSpec, CaptureTiming, FieldOrder, FrameSize, FrameSpec, FrameTransport, GeneratorPath,
     InterfaceCounts, OuterKind, OuterSpec, PacketFlowCount, PacketFlows, PacketGeneratorSpec, PacketReceiverSpec,
-    PacketsReceived, PacketsReport, PacketsSent, PortRange, ReceivedFrames, ReceiverPath, SizeCount, VlanSpec,
+    PacketsReceived, PacketsReport, PacketsSent, PktgenStreams, PortRange, ReceivedFrames, ReceiverPath, SizeCount,
+    VlanSpec,
 };
 pub use scenario::ScenarioSpec;
 pub use stream::{ReceiveMethod, SendMethod, StreamOptions, StreamPayload, TcpReport};

@@ -268,6 +268,8 @@ pub struct PacketReceiverSpec {
     pub via: ReceiverPath,
     /// The number of the test.
     pub test_id: u32,
+    /// The frames are those of the kernel's packet generator, with its numbers instead of the test's; absent otherwise.
+    pub pktgen: Option<PktgenStreams>,
     /// Flows that have counters of their own; frames of higher ones are counted together.
     pub flows: u32,
     /// What becomes of the test's frames. Other frames pass.
@@ -286,6 +288,18 @@ pub struct PacketReceiverSpec {
     pub warmup_ms: u64,
     /// Time between `progress` events, ms.
     pub interval_ms: u32,
+}
+
+/// The frames of the kernel's packet generator (pktgen), one stream of each of its threads, which count as flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PktgenStreams {
+    /// The first source port of the first stream.
+    pub first_port: u16,
+    /// Source ports of each stream, those of one behind those of the other; 0 is a single stream of any port.
+    pub ports: u16,
+    /// Whether every frame has a number of its own; copies of one frame have the same, so that only counts are known.
+    pub has_numbers: bool,
 }
 
 /// What becomes of received frames of a test.
@@ -351,10 +365,10 @@ pub struct PacketsReceived {
     pub received: u64,
     /// Their bytes, without FCS.
     pub received_bytes: u64,
-    /// Of them, frames that had arrived before.
-    pub duplicates: u64,
-    /// Of them, frames that arrived after one of their flow with a higher number (RFC 4737).
-    pub reordered: u64,
+    /// Of them, frames that had arrived before; absent if frames have no numbers of their own.
+    pub duplicates: Option<u64>,
+    /// Of them, frames that arrived after one of their flow with a higher number (RFC 4737); absent likewise.
+    pub reordered: Option<u64>,
     /// Of the reordered frames, those so far behind that they may be duplicates: 64 numbers or more.
     pub behind_window: u64,
     /// Frames of flows that have no counters of their own; they are in `received` and in no other count.

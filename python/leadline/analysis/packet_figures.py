@@ -57,13 +57,17 @@ class PacketCounts:
     @classmethod
     def of(cls, generators: Sequence[Report], receivers: Sequence[Report]) -> PacketCounts:
         """The sums of all generators and of all receivers. A receiver that has frames of more flows than it keeps
-        apart, or frames too far behind to know whether they came before, cannot tell duplicates from others."""
+        apart, or frames too far behind to know whether they came before, cannot tell duplicates from others. Where
+        frames have no numbers, a duplicate may hide a loss."""
         sent, received = _total(generators, "sent"), _total(receivers, "received")
         is_exact = bool(receivers) and not any(
             one["beyond_flows"] or one["behind_window"] or one.get("overrun") for one in receivers
         )
         duplicates = _total(receivers, "duplicates") if is_exact else None
-        distinct = None if received is None or duplicates is None else received - duplicates
+        # Copies of pktgen have no numbers of their own: loss is then by counts alone.
+        is_numbered = all(one["duplicates"] is not None for one in receivers)
+        repeated = duplicates if is_numbered or not is_exact else 0
+        distinct = None if received is None or repeated is None else received - repeated
         return cls(
             sent=sent,
             received=received,

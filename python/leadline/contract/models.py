@@ -630,6 +630,12 @@ class PeerLimits(BaseModel):
     sessions: Annotated[int, Field(ge=0)]
 
 
+class PktgenStreams(BaseModel):
+    first_port: Annotated[int, Field(ge=0, le=65535)]
+    has_numbers: bool
+    ports: Annotated[int, Field(ge=0, le=65535)]
+
+
 class PopulationProgress(BaseModel):
     histograms: Annotated[list[HistogramReport] | None, Field(validate_default=True)] = []
     iterations: IterationCounts
@@ -1186,6 +1192,7 @@ class PacketReceiverWorkload(BaseModel):
     is_round_trip: bool
     kind: Literal["packet_receiver"] = "packet_receiver"
     measures_delay: bool
+    pktgen: PktgenStreams | None = None
     test_id: Annotated[int, Field(ge=0)]
     then: Literal["drop", "pass", "echo"]
     toward: str | None = None
@@ -1528,7 +1535,7 @@ class PacketsReceived(BaseModel):
     behind_window: Annotated[int, Field(ge=0)]
     beyond_flows: Annotated[int, Field(ge=0)]
     by_size: list[SizeCount]
-    duplicates: Annotated[int, Field(ge=0)]
+    duplicates: Annotated[int | None, Field(ge=0)] = None
     echoed: Annotated[int, Field(ge=0)]
     first_ns: Annotated[int | None, Field(ge=0)] = None
     flows: list[PacketFlowCount]
@@ -1539,7 +1546,7 @@ class PacketsReceived(BaseModel):
     overrun: Annotated[int | None, Field(ge=0)] = None
     received: Annotated[int, Field(ge=0)]
     received_bytes: Annotated[int, Field(ge=0)]
-    reordered: Annotated[int, Field(ge=0)]
+    reordered: Annotated[int | None, Field(ge=0)] = None
     via: Literal["auto", "xdp", "af_packet"]
     via_reason: str
 

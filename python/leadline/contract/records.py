@@ -846,7 +846,7 @@ class PacketsReceived(TypedDict):
     behind_window: int
     beyond_flows: int
     by_size: list[SizeCount]
-    duplicates: int
+    duplicates: NotRequired[int | None]
     echoed: int
     first_ns: NotRequired[int | None]
     flows: list[PacketFlowCount]
@@ -857,7 +857,7 @@ class PacketsReceived(TypedDict):
     overrun: NotRequired[int | None]
     received: int
     received_bytes: int
-    reordered: int
+    reordered: NotRequired[int | None]
     via: ReceiverPath
     via_reason: str
 

@@ -64,6 +64,13 @@ def test_more_distinct_frames_than_were_sent_are_no_negative_loss() -> None:
     assert PacketCounts.of([sent(5)], [received(6)]).lost is None
 
 
+def test_loss_of_packets_without_numbers_is_by_counts_alone() -> None:
+    """Copies that pktgen makes of a packet have its number."""
+    counts = PacketCounts.of([sent(10)], [received(9, duplicates=None, reordered=None)])
+    assert (counts.lost, counts.duplicates, counts.reordered) == (1, None, None)
+    assert PacketCounts.of([sent(10)], [received(9, duplicates=None, reordered=None, overrun=1)]).lost is None
+
+
 def test_unknown_unsent_is_not_zero() -> None:
     assert PacketCounts.of([sent(5, unsent=None)], [received(5)]).unsent is None
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from leadline.errors import InputError
 from leadline.kinds.packets import fields
 from leadline.kinds.packets.model import PacketsTest
+from leadline.kinds.packets.pktgen import read_commands
 from leadline.kinds.packets.workload import generator, receivers
 from leadline.plan.field_types import validate_input
 from leadline.registry import KINDS
@@ -52,6 +54,12 @@ def test_addresses_are_one_a_range_or_a_network(text: str, first: str, last: str
         ({"rate": "1kpps", "search": {"until": "lost_ratio <= 0"}}, "chooses the rate itself"),
         ({"size": "0:1"}, "above 0"),
         ({"clients": "all"}, "one client sends packets"),
+        ({"pktgen": {"clone_skb": "0"}}, "for the path pktgen"),
+        ({"via": "pktgen", "stamp_every": 1}, "no time of the receiver's clock"),
+        ({"via": "pktgen", "search": {"until": "lost_ratio <= 0"}}, "too late for a search"),
+        ({"via": "pktgen", "ttl": 64}, "a TTL of 32"),
+        ({"via": "pktgen", "number": 5, "pktgen": {"count": "5"}}, "count and number exclude each other"),
+        ({"via": "pktgen", "pktgen": {"count": "abc"}}, "not a whole number"),
     ],
 )
 def test_mistake_is_refused_with_what_would_be_right(keys: dict[str, Any], said: str) -> None:
@@ -96,6 +104,52 @@ def test_capture_is_sent_at_its_own_times_at_a_rate_or_at_once() -> None:
         load = generator(read(pcap="a.pcap", loop=0, **keys), "192.0.2.1")
         assert load.capture is not None
         assert (load.capture.timing, load.capture.loops, load.via) == (timing, None, "pcap")
+
+
+def test_commands_of_a_pktgen_script_set_the_keys_of_the_test() -> None:
+    """The seed's script; its 64 bytes have no FCS."""
+    commands = ["count=1000000", "delay=5000", "clone_skb=0", "pkt_size=64", "dst=192.168.0.55"]
+    test = read(via="pktgen", pktgen=read_commands([*commands, "dst_mac=11:11:11:11:11:11", "flag=NODE", "flag=!IPV6"]))
+    assert (test.number, test.rate_pps, test.size) == (1_000_000, 200_000, {68: 1})
+    assert test.pktgen == {"clone_skb": "0", "flag": "NODE,!IPV6"}
+    load = generator(test, "192.0.2.1")
+    assert (load.via, load.frame.ttl, load.frame.destination_mac) == ("pktgen", 32, "11:11:11:11:11:11")
+    assert (load.frame.destinations.first, load.pktgen) == ("192.168.0.55", test.pktgen)
+    # A test that was stored has its keys.
+    assert PacketsTest.model_validate(test.model_dump(), by_name=True) == test
+
+
+@pytest.mark.parametrize(
+    ("commands", "keys"),
+    [
+        ({"count": "0", "delay": "0"}, {}),
+        ({"ratep": "1000"}, {"rate": "1000pps"}),
+        ({"imix_weights": "60,7 590,4 1514,1"}, {"size": {64: 7, 594: 4, 1518: 1}}),
+        ({"dst6": "fd00::2", "src6": "fd00::1", "burst": "8"}, {"dst": "fd00::2", "src": "fd00::1", "batch": 8}),
+    ],
+)
+def test_command_of_pktgen_is_the_key_that_says_the_same(commands: dict[str, str], keys: dict[str, Any]) -> None:
+    assert read(via="pktgen", pktgen=commands) == read(via="pktgen", **keys)
+
+
+@pytest.mark.parametrize("texts", [["count"], ["=5"], ["spi=1", "spi=2"]])
+def test_text_that_is_no_command_is_refused(texts: list[str]) -> None:
+    with pytest.raises(InputError, match="--pktgen"):
+        read_commands(texts)
+
+
+def test_receiver_knows_the_streams_of_pktgen() -> None:
+    def streams(**keys: Any) -> tuple[int, int, bool, int]:
+        load: Any = receivers(read(via="pktgen", **keys), None)[0].work
+        assert load.pktgen is not None
+        return load.pktgen.first_port, load.pktgen.ports, load.pktgen.has_numbers, load.flows
+
+    plain: Any = receivers(read(), None)[0].work
+    assert plain.pktgen is None
+    assert streams(flows=100) == (0, 0, True, 1)
+    assert streams(flows=8, threads=2) == (1024, 4, True, 2)
+    assert streams(flows=8, threads=2, sport="2000-2099 random") == (2000, 50, True, 2)
+    assert streams(batch=8)[2:] == streams(pktgen={"clone_skb": "10"})[2:] == (False, 1)
 
 
 def test_each_load_has_a_number_of_its_own() -> None:

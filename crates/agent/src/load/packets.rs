@@ -2,7 +2,7 @@
 //! two tasks, on one host or on two; a test's number in each frame ties them together.
 //!
 //! `link` is the interface and the way to the next hop. `generator` chooses a path into it and runs its threads: each is a
-//! `sender` (`xdp_sender`, `socket_sender`, `capture_sender`). `receiver` does so for the way out, by a `counter`
+//! `sender` (`xdp_sender`, `socket_sender`, `capture_sender`, `pktgen_sender`). `receiver` does so for the way out, by a `counter`
 //! (`xdp_counter`, `socket_counter`).
 
 mod capture_sender;
@@ -11,6 +11,8 @@ mod generator;
 mod link;
 mod outlet;
 mod path;
+mod path_choice;
+mod pktgen_sender;
 mod receiver;
 mod report;
 mod sender;

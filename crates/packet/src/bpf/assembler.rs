@@ -53,6 +53,8 @@ pub enum Operation {
     Subtract = 0x10,
     /// Multiplication.
     Multiply = 0x20,
+    /// Division without signs.
+    Divide = 0x30,
     /// Bits of either.
     Or = 0x40,
     /// Bits of both.
@@ -225,6 +227,11 @@ impl Assembler {
     /// Keeps 16 bits of a register in the network's order.
     pub fn to_network_half(&mut self, register: Register) {
         self.push(TO_BIG_ENDIAN, register, 0, 0, 16);
+    }
+
+    /// Keeps 32 bits of a register in the network's order.
+    pub fn to_network_word(&mut self, register: Register) {
+        self.push(TO_BIG_ENDIAN, register, 0, 0, 32);
     }
 
     /// Jumps if the register compares so with a constant.

@@ -2,11 +2,14 @@
 //! flow, a count per length, and a histogram of delays; all but the flows' accounts for each CPU, as programs run on
 //! several of them at once. Frames of one flow arrive at one CPU.
 
+use leadline_wire::PktgenStreams;
+
 use super::assembler::{call, Condition, Operation, Register};
 use super::bucket::{self, HISTOGRAM_BYTES};
 use super::{Assembler, Label, Width};
 use crate::account::{FlowAccount, WINDOW};
 use crate::frame::MAX_FRAME_LENGTH;
+use crate::pktgen::header;
 use crate::trailer::{FLOW_BITS, SEQUENCE_BITS};
 
 /// Places of a CPU's block, in bytes, of 64-bit numbers.
@@ -73,6 +76,8 @@ pub struct ReceiverProgram {
     pub flows: u32,
     /// The test.
     pub test_id: u32,
+    /// The streams of pktgen, whose frames have its numbers instead of a test's.
+    pub pktgen: Option<PktgenStreams>,
     /// What becomes of its frames.
     pub verdict: Verdict,
     /// Whether delays are measured.
@@ -103,7 +108,10 @@ impl ReceiverProgram {
         program.load(Width::Word, DATA, 1, 0);
         program.load(Width::Word, END, 1, 4);
         self.find_block(&mut program, pass);
-        self.find_trailer(&mut program, foreign);
+        match self.pktgen {
+            Some(streams) => find_pktgen_header(&mut program, streams, foreign),
+            None => self.find_trailer(&mut program, foreign),
+        }
         self.count_length(&mut program);
         if self.measures_delay {
             self.count_delay(&mut program);
@@ -217,6 +225,10 @@ impl ReceiverProgram {
         program.map_value(1, self.accounts, 0);
         program.with_register(Operation::Add, ACCOUNT, 1);
         program.count(ACCOUNT, FRAMES, 1);
+        if self.pktgen.is_some_and(|streams| !streams.has_numbers) {
+            program.jump(counted);
+            return;
+        }
         program.load_stack(1, WORD_ON_STACK);
         program.with(Operation::And, 1, (1 << SEQUENCE_BITS) - 1);
         program.load(Width::Double, 2, ACCOUNT, NEXT);
@@ -273,6 +285,44 @@ impl ReceiverProgram {
             }
         }
         program.exit();
+    }
+}
+
+/// As `Trailer`, of a frame of pktgen: `Header::find`, and `Header::stream` in register 9.
+fn find_pktgen_header(program: &mut Assembler, streams: PktgenStreams, foreign: Label) {
+    let found = program.label();
+    program.copy(2, END);
+    program.with_register(Operation::Subtract, 2, DATA);
+    program.jump_if(Condition::Greater, 2, MAX_FRAME_LENGTH as i32, foreign);
+    program.store_stack(LENGTH_ON_STACK, 2);
+    program.set(4, u64::from(header::MAGIC.to_be()));
+    for at in (header::FIRST_AT..=header::LAST_AT).step_by(header::STEP) {
+        let next = program.label();
+        // Register 3: the source port, `PORT_BEFORE` bytes in front of the header.
+        program.copy(3, DATA);
+        program.with(Operation::Add, 3, (at - header::PORT_BEFORE) as i32);
+        program.copy(2, 3);
+        program.with(Operation::Add, 2, header::PORT_BEFORE as i32 + 8);
+        program.jump_if_register(Condition::Greater, 2, END, foreign);
+        program.load(Width::Word, 1, 3, header::PORT_BEFORE);
+        program.jump_if_register(Condition::Differs, 1, 4, next);
+        program.load(Width::Word, 1, 3, header::PORT_BEFORE + 4);
+        program.load(Width::Half, ACCOUNT, 3, 0);
+        program.jump(found);
+        program.place(next);
+    }
+    program.jump(foreign);
+    program.place(found);
+    program.to_network_word(1);
+    program.with(Operation::Subtract, 1, 1);
+    program.store_stack(WORD_ON_STACK, 1);
+    if streams.ports == 0 {
+        program.with(Operation::Move, ACCOUNT, 0);
+    } else {
+        program.to_network_half(ACCOUNT);
+        // A lower port becomes a number far beyond all flows.
+        program.with(Operation::Subtract, ACCOUNT, i32::from(streams.first_port));
+        program.with(Operation::Divide, ACCOUNT, i32::from(streams.ports));
     }
 }
 

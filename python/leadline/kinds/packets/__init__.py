@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leadline.errors import InputError
 from leadline.kinds.kind import Kind
 from leadline.kinds.packets.model import DEFAULT_BYTES, PacketsTest
+from leadline.kinds.packets.pktgen import read_commands
 from leadline.kinds.service_demand_rows import brief_demand_row, with_demand_line
 from leadline.plan import options as o
 from leadline.plan.ladder import ETHERNET_BYTES, Chain, Rung
@@ -196,7 +197,7 @@ class Packets(Kind[PacketsTest]):
                 ),
                 Option(("--src-mac",), "Source MAC address. Default: the interface's.", key="src_mac", metavar="MAC"),
                 Option(("--vlan",), "VLAN tags: 7, 1-100, or two: 100.7.", key="vlan", metavar="VLANS"),
-                Option(("--ttl",), "Time to live, hop limit.", key="ttl"),
+                Option(("--ttl",), "Time to live, hop limit. Default: 64.", key="ttl"),
                 Option(("--dscp",), "Code point: 0 to 63, or a class such as EF.", key="dscp", metavar="CLASS"),
                 Option(("--tunnel",), "A tunnel around the packets.", key="tunnel"),
                 Option(("--tunnel-src",), "Its source address.", key="tunnel_src", metavar="ADDRESS"),
@@ -243,6 +244,15 @@ class Packets(Kind[PacketsTest]):
                 _PATHS,
                 Option(("--via",), "The path into the interface.", key="via"),
                 Option(("--receive-via",), "The path out of the receiving interface.", key="receive_via"),
+                Option(
+                    ("--pktgen",),
+                    "A command of the kernel's generator: clone_skb=0, flag=NODE; repeatable.",
+                    key="pktgen",
+                    type=list,
+                    default=None,
+                    read=read_commands,
+                    metavar="NAME=VALUE",
+                ),
                 o.THREADS,
                 Option(("--batch",), "Frames that go to the driver together.", key="batch"),
                 Option(

@@ -89,6 +89,8 @@ def _refuse_beside(option: str, test: PacketsTest, values: Mapping[str, Any]) ->
     for other in ("rate", "number", "pcap", "interval"):
         if values[other] is not None:
             raise InputError(f"--{other} and {option} exclude each other", hint=f"{option} chooses the rates itself")
+    if test.via == "pktgen":
+        raise InputError(f"{option} and --via pktgen exclude each other", hint="it begins up to 0.1 s late")
     if test.to is None:
         raise InputError(f"{option}: nothing counts the packets", hint="name where they arrive (--to)")
 

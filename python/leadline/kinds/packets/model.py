@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from leadline.kinds.packets import fields
+from leadline.kinds.packets import fields, pktgen
 from leadline.plan import units
 from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.dscp import Dscp
@@ -66,8 +66,8 @@ class PacketsTest(BaseTest):
     """Source MAC address; null: the interface's."""
     vlan: fields.Vlans | None = None
     """VLAN tags: 7, 1-100, or two with a dot, the outermost first: 100.7."""
-    ttl: Annotated[int, Field(ge=1, le=255)] = 64
-    """Time to live, hop limit."""
+    ttl: Annotated[int, Field(ge=1, le=255)] | None = None
+    """Time to live, hop limit; null: 64, and of pktgen 32, which has no other."""
     dscp: Dscp | None = None
     """Code point: 0 to 63, or a class such as EF, CS1 or AF41."""
     tunnel: Literal["gre", "vxlan"] | None = None
@@ -99,8 +99,11 @@ class PacketsTest(BaseTest):
     interface from which they went."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
-    via: Literal["auto", "xdp", "af_xdp", "af_packet"] = "auto"
-    """The path into the interface; auto: the fastest that can be used."""
+    via: Literal["auto", "xdp", "af_xdp", "af_packet", "pktgen"] = "auto"
+    """The path into the interface; auto: the fastest that can be used, which pktgen, the kernel's generator, is not."""
+    pktgen: dict[str, str] = Field(default_factory=dict)
+    """Commands of the kernel's packet generator, for `via: pktgen`: {clone_skb: 0, flag: NODE}. Those that a key of the
+    test has, as count and pkt_size, set that key."""
     receive_via: Literal["auto", "xdp", "af_packet"] = "auto"
     """The path out of the receiving interface."""
     then: Literal["drop", "pass"] = "drop"
@@ -125,6 +128,11 @@ class PacketsTest(BaseTest):
     """Frames that go to the driver together; null: by the rate."""
     yes_i_mean: str | None = None
     """The interface of the default route, if frames may go into it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _adopt_pktgen(cls, given: object) -> object:
+        return pktgen.adopt_commands(given) if isinstance(given, dict) and given.get("pktgen") else given
 
     @property
     def frame_bytes(self) -> dict[int, int]:
@@ -193,9 +201,25 @@ class PacketsTest(BaseTest):
     def _echo_fits(self) -> Iterator[PydanticCustomError]:
         if not self.echo:
             return
-        for key, value in (("then", self.then != "drop"), ("pcap", self.pcap), ("tunnel", self.tunnel)):
+        others = {"then": self.then != "drop", "pcap": self.pcap, "tunnel": self.tunnel, "via": self.via == "pktgen"}
+        for key, value in others.items():
             if value:
                 yield validation_error(f"echo and {key} exclude each other", at=(key,), hint="leave one out")
+
+    @rule
+    def _pktgen_can_send(self) -> Iterator[PydanticCustomError]:
+        if self.via != "pktgen":
+            if self.pktgen:
+                yield validation_error(
+                    "commands of pktgen are for the path pktgen", at=("pktgen",), hint="set via: pktgen"
+                )
+            return
+        if self.stamp_every:
+            yield validation_error("packets of pktgen have no time of the receiver's clock", at=("stamp_every",))
+        if self.search is not None:
+            yield validation_error("pktgen begins up to 0.1 s late, too late for a search", at=("search",))
+        if self.ttl not in {None, pktgen.TTL}:
+            yield validation_error(f"packets of pktgen have a TTL of {pktgen.TTL}", at=("ttl",), hint="leave it out")
 
     @rule
     def _capture_is_sent_one_way(self) -> Iterator[PydanticCustomError]:

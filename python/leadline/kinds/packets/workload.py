@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadline.kinds.packets import fields
+from leadline.kinds.packets import fields, pktgen
 from leadline.kinds.packets.model import PacketsTest
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ DRAIN_MS = 200
 TEST_ID = 0x1EAD_11E0
 """Marks the frames of a test; each load of a run has a number of its own instead."""
 _TAG, _OUTER_TAG = 0x8100, 0x88A8
+_TTL = 64
 
 
 def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
@@ -43,7 +44,7 @@ def generator(test: PacketsTest, destination: str) -> PacketGeneratorWorkload:
             "interval_ms": test.interval_ms,
             "capture": _capture(test),
             "may_use_default_route": test.yes_i_mean is not None and test.yes_i_mean == test.device,
-            "pktgen": {},
+            "pktgen": test.pktgen,
             "new_flows_per_s": test.new_flows,
         }
     )
@@ -79,7 +80,8 @@ def _receiver(
             **where,
             "via": "xdp" if then == "echo" else test.receive_via,
             "test_id": TEST_ID,
-            "flows": test.flows,
+            "pktgen": _pktgen_streams(test),
+            "flows": test.threads if test.via == "pktgen" else test.flows,
             "then": then,
             "measures_delay": measures and test.stamps > 0,
             "is_round_trip": test.echo,
@@ -90,6 +92,23 @@ def _receiver(
             "interval_ms": test.interval_ms,
         }
     )
+
+
+def _pktgen_streams(test: PacketsTest) -> dict[str, Any] | None:
+    """What tells pktgen's packets: each thread numbers its own, and has its own part of the source ports. Copies of a
+    packet have its number."""
+    if test.via != "pktgen":
+        return None
+    ports = fields.ports(test.sport)
+    count = int(ports.last) - int(ports.first) + 1
+    span = 1 if test.flows == 1 else count if ports.is_random else min(count, test.flows)
+    copies = (test.batch or 1) > 1 or test.pktgen.get("clone_skb", "0") != "0"
+    is_split = test.threads > 1
+    return {
+        "first_port": int(ports.first) if is_split else 0,
+        "ports": max(1, span // test.threads) if is_split else 0,
+        "has_numbers": not copies,
+    }
 
 
 def _capture(test: PacketsTest) -> dict[str, Any] | None:
@@ -131,7 +150,7 @@ def _frame(test: PacketsTest, destination: str) -> dict[str, Any]:
         "transport": {"tcp-syn": "tcp_syn", "tcp-ack": "tcp_ack", "icmp": "icmp_echo"}.get(test.protocol, "udp"),
         "source_ports": _numbers(fields.ports(test.sport)),
         "destination_ports": _numbers(fields.ports(test.dport)),
-        "ttl": test.ttl,
+        "ttl": test.ttl or (pktgen.TTL if test.via == "pktgen" else _TTL),
         "dscp": test.dscp or 0,
         "has_udp_checksum": test.checksum,
         "template": test.template,

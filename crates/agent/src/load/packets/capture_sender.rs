@@ -262,6 +262,8 @@ impl Sender for CaptureSender {
         let sizes = (0..).zip(&state.lengths).filter(|(_, frames)| **frames > 0);
         Sent {
             frames: self.counters.sent_units(),
+            pushback: 0,
+            first_ns: None,
             last_ns: state.last_ns,
             late: state.late.clone(),
             by_size: sizes.map(|(bytes, frames)| SizeCount { bytes, frames: *frames }).collect(),

@@ -8,7 +8,7 @@ use leadline_packet::flows::zipf_table;
 use leadline_packet::frame::{FramePlan, Own};
 use leadline_stats::Histogram;
 use leadline_sys::clock::monotonic_ns;
-use leadline_sys::interfaces::{takes_redirected_frames, Interface};
+use leadline_sys::interfaces::Interface;
 use leadline_sys::usage::{allowed_cpus, pin_to, this_cpu};
 use leadline_wire::{
     CaptureSpec, CaptureTiming, Counts, ErrorReport, FlowProgress, GeneratorPath, HistogramReport, InterfaceCounts,
@@ -17,11 +17,13 @@ use leadline_wire::{
 
 use super::capture_sender::CaptureSender;
 use super::link;
-use super::path::{require_bpf, NoPath};
+use super::path::NoPath;
+use super::path_choice::{choose_path, name_of};
+use super::pktgen_sender::PktgenSender;
 use super::report::{flow_report, REPORTED_FLOWS};
 use super::sender::{Frames, Sender, Sent, Share};
 use super::socket_sender::SocketSender;
-use super::xdp_sender::{XdpSender, MAX_LIVE_FRAME_LENGTH};
+use super::xdp_sender::XdpSender;
 use crate::control_signal::ControlSignal;
 use crate::events::{input_error, system_error};
 use crate::flows::account::Account;
@@ -50,20 +52,7 @@ struct ReadyGenerator {
 
 /// Checks the specification and opens what it needs.
 pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport> {
-    if spec.interval_ms == 0 || spec.duration_ms == Some(0) || spec.number == Some(0) {
-        return Err(input_error("bad_spec", "interval, duration and number are at least 1"));
-    }
-    if spec.threads == 0 || spec.threads > MAX_THREADS || spec.threads > spec.flows.count {
-        let message = format!("{} threads: from 1 to {MAX_THREADS}, and no more than flows", spec.threads);
-        return Err(input_error("bad_spec", message));
-    }
-    if spec.flows.zipf.is_some() && spec.threads > 1 {
-        return Err(input_error("bad_spec", "flows by Zipf's law are those of one thread"));
-    }
-    if spec.via == GeneratorPath::Pktgen {
-        let message = "this agent cannot send by pktgen; it can by xdp, af_xdp, af_packet and pcap";
-        return Err(input_error("not_built", message));
-    }
+    check_spec(&spec)?;
     let plan = FramePlan::parse(&spec.frame, &spec.flows, spec.stamp_every > 0)
         .map_err(|error| input_error("bad_frame", error.to_string()))?;
     let interface = match &spec.device {
@@ -75,7 +64,7 @@ pub fn prepare(spec: PacketGeneratorSpec) -> Result<Box<dyn Ready>, ErrorReport>
         let sender = Arc::new(open_capture(capture, &spec, &plan, &interface)?);
         let is_paced = capture.timing != CaptureTiming::Top;
         return Ok(Box::new(ReadyGenerator {
-            shares: shares(&PacketGeneratorSpec { threads: 1, rate_pps: None, ..spec.clone() })?,
+            shares: one_share(&spec)?,
             spec,
             interface,
             destination_mac: None,
@@ -138,8 +127,29 @@ fn open_senders(
                 Err(error) => Err(error),
             }
         }
+        // One sender controls all threads of the kernel.
+        GeneratorPath::Pktgen => {
+            Ok((vec![Arc::new(PktgenSender::open(frames, shares)?) as Arc<dyn Sender>], via, reason))
+        }
         _ => by_sockets(reason),
     }
+}
+
+fn check_spec(spec: &PacketGeneratorSpec) -> Result<(), ErrorReport> {
+    if spec.interval_ms == 0 || spec.duration_ms == Some(0) || spec.number == Some(0) {
+        return Err(input_error("bad_spec", "interval, duration and number are at least 1"));
+    }
+    if spec.threads == 0 || spec.threads > MAX_THREADS || spec.threads > spec.flows.count {
+        let message = format!("{} threads: from 1 to {MAX_THREADS}, and no more than flows", spec.threads);
+        return Err(input_error("bad_spec", message));
+    }
+    if spec.flows.zipf.is_some() && spec.threads > 1 {
+        return Err(input_error("bad_spec", "flows by Zipf's law are those of one thread"));
+    }
+    if spec.via != GeneratorPath::Pktgen && !spec.pktgen.is_empty() {
+        return Err(input_error("bad_spec", "commands of pktgen are for the path pktgen"));
+    }
+    Ok(())
 }
 
 fn open_capture(
@@ -183,6 +193,11 @@ fn own_addresses(plan: &FramePlan, interface: &Interface) -> Result<Own, ErrorRe
     Ok((interface.mac.unwrap_or_default(), destination_mac, source))
 }
 
+/// The share of one sender that has a schedule of its own.
+fn one_share(spec: &PacketGeneratorSpec) -> Result<Vec<Share>, ErrorReport> {
+    shares(&PacketGeneratorSpec { threads: 1, rate_pps: None, ..spec.clone() })
+}
+
 fn shares(spec: &PacketGeneratorSpec) -> Result<Vec<Share>, ErrorReport> {
     let pace = parse_pace(spec.rate_pps)?;
     let threads = spec.threads;
@@ -198,51 +213,6 @@ fn shares(spec: &PacketGeneratorSpec) -> Result<Vec<Share>, ErrorReport> {
         }),
     };
     Ok((0..threads).map(share).collect())
-}
-
-/// Returns the fastest path that can be used, and the reason for it.
-fn choose_path(
-    spec: &PacketGeneratorSpec,
-    plan: &FramePlan,
-    interface: &Interface,
-) -> Result<(GeneratorPath, String), NoPath> {
-    let by_xdp = || -> Result<(), NoPath> {
-        if interface.mac.is_none() && !interface.is_loopback {
-            return Err(NoPath::new("no_xdp", format!("{} carries packets without Ethernet", interface.name)));
-        }
-        if plan.sizes.len() > 1 {
-            return Err(NoPath::new("mixed_sizes", "xdp sends frames of one length"));
-        }
-        if plan.sizes[0].bytes > MAX_LIVE_FRAME_LENGTH {
-            let message = format!("xdp sends frames of at most {MAX_LIVE_FRAME_LENGTH} bytes");
-            return Err(NoPath::new("long_frames", message));
-        }
-        require_bpf()?;
-        let name = &interface.name;
-        match takes_redirected_frames(interface.index) {
-            Some(false) => Err(NoPath::new(
-                "no_xdp",
-                format!(
-                    "the driver of {name} takes no frames by XDP; a veth does if its other end has an XDP program or \
-                     GRO (`ethtool -K PEER gro on`)"
-                ),
-            )),
-            _ => Ok(()),
-        }
-    };
-    match spec.via {
-        GeneratorPath::Xdp => by_xdp().map(|()| (GeneratorPath::Xdp, "asked for".to_owned())),
-        GeneratorPath::AfXdp if interface.mac.is_none() => {
-            Err(NoPath::new("no_xdp", format!("{} carries packets without Ethernet", interface.name)))
-        }
-        GeneratorPath::AfXdp | GeneratorPath::AfPacket => Ok((spec.via, "asked for".to_owned())),
-        _ => Ok(match by_xdp() {
-            Ok(()) => (GeneratorPath::Xdp, "the fastest".to_owned()),
-            // What carries no Ethernet has no XDP either.
-            Err(no_path) if interface.mac.is_none() => (GeneratorPath::AfPacket, no_path.reason),
-            Err(no_path) => (GeneratorPath::AfXdp, no_path.reason),
-        }),
-    }
 }
 
 impl Ready for ReadyGenerator {
@@ -268,6 +238,8 @@ impl Ready for ReadyGenerator {
         account.load.machine = machine.used().map(Box::new);
         account.load.quota = machine.held_back();
         account.load.late_p99_us = late.quantile_ns(0.99).filter(|_| is_paced).map(|ns| ns as f64 / 1e3);
+        account.load.pushback = sent.iter().map(|sent| sent.pushback).sum();
+        account.load.threads.extend(senders.iter().flat_map(|sender| sender.kernel_threads()));
         account.load.engine = Some(name_of(via).to_owned());
         account.load.engine_reason = Some(via_reason.clone());
         let last_ns = sent.iter().filter_map(|sent| sent.last_ns).max();
@@ -278,10 +250,10 @@ impl Ready for ReadyGenerator {
             via_reason,
             sent: frames,
             sent_bytes: bytes,
-            refused: count_refused(grown, frames),
+            refused: count_refused(grown, frames).map(|refused| refused.saturating_sub(account.load.pushback)),
             unsent: due.map(|due: u64| due.saturating_sub(frames)),
             late_p99_us: account.load.late_p99_us,
-            first_ns: (frames > 0).then_some(span.at_ns),
+            first_ns: sent.iter().filter_map(|sent| sent.first_ns).min().or((frames > 0).then_some(span.at_ns)),
             last_ns,
             destination_mac: destination_mac.map(mac_text),
             by_size: join_sizes(&sent),
@@ -373,18 +345,6 @@ fn progress(task: &Task, (frames, bytes): (u64, u64)) {
 fn count_refused(grown: InterfaceCounts, frames: u64) -> Option<u64> {
     let missing = frames.saturating_sub(grown.tx_packets?);
     Some(missing.max(grown.tx_dropped.unwrap_or(0).min(frames)))
-}
-
-/// The name of a path, as users write it.
-pub fn name_of(path: GeneratorPath) -> &'static str {
-    match path {
-        GeneratorPath::Auto => "auto",
-        GeneratorPath::Xdp => "xdp",
-        GeneratorPath::AfXdp => "af_xdp",
-        GeneratorPath::AfPacket => "af_packet",
-        GeneratorPath::Pktgen => "pktgen",
-        GeneratorPath::Pcap => "pcap",
-    }
 }
 
 fn mac_text(mac: [u8; 6]) -> String {

@@ -39,6 +39,9 @@ pub fn prepare(spec: PacketReceiverSpec) -> Result<Box<dyn Ready>, ErrorReport> 
         let message = format!("the interval is at least 1 ms, and there are 1 to {} flows", 1 << FLOW_BITS);
         return Err(input_error("bad_spec", message));
     }
+    if spec.pktgen.is_some() && spec.measures_delay {
+        return Err(input_error("bad_spec", "frames of pktgen have no time of the receiver's clock"));
+    }
     let address = |text: &str| text.parse().map_err(|_| input_error("bad_spec", format!("{text:?} is no IP address")));
     let interface = match (&spec.device, &spec.address, &spec.toward) {
         (Some(name), ..) => link::find(name)?,
@@ -47,7 +50,10 @@ pub fn prepare(spec: PacketReceiverSpec) -> Result<Box<dyn Ready>, ErrorReport> 
         (None, None, None) => return Err(input_error("bad_spec", "a receiver has an interface, or an address of one")),
     };
     let before = link::counts(&interface.name);
-    let (counter, via, via_reason) = open(&spec, &interface)?;
+    let (counter, via, mut via_reason) = open(&spec, &interface)?;
+    if spec.pktgen.is_some_and(|streams| !streams.has_numbers) {
+        via_reason += "; copies of a frame have its number, so that loss is by counts alone";
+    }
     Ok(Box::new(ReadyReceiver { spec, interface, counter, before, via, via_reason }))
 }
 
@@ -89,13 +95,14 @@ impl Ready for ReadyReceiver {
         let accounts: Vec<FlowAccount> = (0..spec.flows).map(|flow| counter.account(flow)).collect();
         let sum = |figure: fn(&FlowAccount) -> u64| accounts.iter().map(figure).sum::<u64>();
         let frames = tally.frames();
+        let has_numbers = spec.pktgen.is_none_or(|streams| streams.has_numbers);
         let packets = PacketsReceived {
             via,
             via_reason: via_reason.clone(),
             received: frames,
             received_bytes: tally.bytes(),
-            duplicates: sum(|account| account.duplicates),
-            reordered: sum(|account| account.reordered),
+            duplicates: has_numbers.then(|| sum(|account| account.duplicates)),
+            reordered: has_numbers.then(|| sum(|account| account.reordered)),
             behind_window: sum(|account| account.behind),
             beyond_flows: tally.beyond,
             foreign: tally.foreign,
@@ -114,7 +121,7 @@ impl Ready for ReadyReceiver {
         };
         let mut flow = flow_report(at_ns, (packets.first_ns, packets.last_ns));
         (flow.received_bytes, flow.received_units) = (Some(packets.received_bytes), Some(frames));
-        (flow.duplicates, flow.reordered) = (Some(packets.duplicates), Some(packets.reordered));
+        (flow.duplicates, flow.reordered) = (packets.duplicates, packets.reordered);
         let generator = LoadReport {
             side: Side::Local,
             wall_s: monotonic_ns().saturating_sub(at_ns) as f64 / 1e9,

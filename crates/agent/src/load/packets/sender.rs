@@ -4,7 +4,7 @@ use leadline_pace::Pace;
 use leadline_packet::frame::{FramePlan, Own};
 use leadline_stats::Histogram;
 use leadline_sys::interfaces::Interface;
-use leadline_wire::{PacketFlowCount, PacketGeneratorSpec, SizeCount};
+use leadline_wire::{PacketFlowCount, PacketGeneratorSpec, SizeCount, ThreadReport};
 
 use crate::control_signal::ControlSignal;
 use crate::flows::Span;
@@ -64,6 +64,10 @@ pub struct Frames {
 pub struct Sent {
     /// Frames.
     pub frames: u64,
+    /// Attempts that the interface refused, whose frames were sent again.
+    pub pushback: u64,
+    /// When the first one was sent, ns; that of the start if absent.
+    pub first_ns: Option<u64>,
     /// When the last one was sent, ns.
     pub last_ns: Option<u64>,
     /// From due to sent; only with a rate.
@@ -84,4 +88,8 @@ pub trait Sender: Send + Sync {
     fn so_far(&self) -> (u64, u64);
     /// What was sent, after the end.
     fn report(&self) -> Sent;
+    /// The kernel's own threads that did the work, after the end.
+    fn kernel_threads(&self) -> Vec<ThreadReport> {
+        Vec::new()
+    }
 }

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use leadline_packet::account::FlowAccount;
 use leadline_packet::frame::MAX_FRAME_LENGTH;
+use leadline_packet::pktgen::header::Header;
 use leadline_packet::trailer::Trailer;
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::frames::{FrameBatch, FrameSocket};
@@ -83,7 +84,7 @@ impl SocketCounter {
 impl Counted {
     fn take(&mut self, batch: &FrameBatch, index: usize, spec: &PacketReceiverSpec) {
         let Some(frame) = batch.frame(index) else { return };
-        let Some(trailer) = Trailer::read(frame.bytes, spec.test_id, spec.measures_delay) else {
+        let Some(trailer) = read_numbers(frame.bytes, spec) else {
             self.tally.foreign += 1;
             return;
         };
@@ -108,10 +109,19 @@ impl Counted {
             }
         }
         match self.accounts.get_mut(trailer.flow as usize) {
+            Some(account) if spec.pktgen.is_some_and(|streams| !streams.has_numbers) => account.frames += 1,
             Some(account) => account.count(trailer.sequence),
             None => self.tally.beyond += 1,
         }
     }
+}
+
+/// What a frame of the test says about itself, in our numbers or in pktgen's.
+fn read_numbers(frame: &[u8], spec: &PacketReceiverSpec) -> Option<Trailer> {
+    let Some(streams) = spec.pktgen else { return Trailer::read(frame, spec.test_id, spec.measures_delay) };
+    let header = Header::find(frame)?;
+    let flow = header.stream(streams.first_port, streams.ports);
+    Some(Trailer { test_id: spec.test_id, flow, sequence: header.sequence, time_ns: None })
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

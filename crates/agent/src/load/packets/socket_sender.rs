@@ -265,6 +265,8 @@ impl Sender for SocketSender {
         };
         Sent {
             frames: self.counters.sent_units(),
+            pushback: 0,
+            first_ns: None,
             last_ns: state.last_ns,
             late: state.late.clone(),
             by_size: state.by_size.clone(),

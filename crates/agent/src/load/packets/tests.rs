@@ -8,12 +8,13 @@ use leadline_packet::bpf::receiver::{account_at, block, ReceiverProgram, Verdict
 use leadline_packet::bpf::Assembler;
 use leadline_packet::flows::Random;
 use leadline_packet::frame::FramePlan;
+use leadline_packet::pktgen::header;
 use leadline_packet::trailer::Trailer;
 use leadline_stats::Histogram;
 use leadline_sys::bpf::{Program, SharedMap};
 use leadline_wire::{
-    AddressRange, FieldOrder, FrameSize, FrameSpec, FrameTransport, OuterKind, OuterSpec, PacketFlows, PortRange,
-    VlanSpec,
+    AddressRange, FieldOrder, FrameSize, FrameSpec, FrameTransport, OuterKind, OuterSpec, PacketFlows, PktgenStreams,
+    PortRange, VlanSpec,
 };
 
 use super::path::require_bpf;
@@ -203,6 +204,10 @@ struct Receiver {
 
 impl Receiver {
     fn new(flows: u32, verdict: Verdict, measures_delay: bool) -> Self {
+        Self::load(flows, verdict, measures_delay, None)
+    }
+
+    fn load(flows: u32, verdict: Verdict, measures_delay: bool, pktgen: Option<PktgenStreams>) -> Self {
         let cpus = leadline_sys::usage::cpus_possible();
         let blocks = SharedMap::new(BLOCK_BYTES * cpus).unwrap();
         let accounts = SharedMap::new(ACCOUNT_BYTES * flows as usize).unwrap();
@@ -212,6 +217,7 @@ impl Receiver {
             accounts: accounts.number(),
             flows,
             test_id: TEST_ID,
+            pktgen,
             verdict,
             measures_delay,
             clock_ahead_ns: 0,
@@ -268,6 +274,59 @@ fn frames_of_others_pass_and_unknown_flows_are_counted_apart() {
     receiver.program.try_on(&numbered(2, 0, None)).unwrap();
     receiver.program.try_on(&numbered(0xf_ffff, 0, None)).unwrap();
     assert_eq!((receiver.sum(block::FOREIGN), receiver.sum(block::BEYOND)), (2, 2));
+}
+
+/// A frame of pktgen, whose header is at this place.
+fn of_pktgen(at: usize, source_port: u16, number: u32) -> Vec<u8> {
+    let mut frame = vec![0; at + 18];
+    frame[at - header::PORT_BEFORE..at - header::PORT_BEFORE + 2].copy_from_slice(&source_port.to_be_bytes());
+    frame[at..at + 4].copy_from_slice(&header::MAGIC.to_be_bytes());
+    frame[at + 4..at + 8].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+#[test]
+fn numbers_of_pktgen_are_counted_by_stream() {
+    if require_bpf().is_err() {
+        return;
+    }
+    let streams = PktgenStreams { first_port: 1024, ports: 4, has_numbers: true };
+    let receiver = Receiver::load(2, Verdict::Drop, false, Some(streams));
+    let mut expected = [FlowAccount::default(); 2];
+    // Lost, duplicated and reordered, behind tags and IPv6, and beyond 28 bits.
+    let numbers = [1u32, 2, 4, 3, 3, 9, (1 << 28) - 1, 1 << 28, (1 << 28) + 1, (1 << 28) + 3];
+    for (place, number) in numbers.into_iter().enumerate() {
+        let port = 1024 + place as u16 % 8;
+        let frame = of_pktgen([42, 46, 62, 110][place % 4], port, number);
+        let header = header::Header::find(&frame).unwrap();
+        expected[header.stream(1024, 4) as usize].count(header.sequence);
+        const XDP_DROP: u32 = 1;
+        assert_eq!(receiver.program.try_on(&frame).unwrap().0, XDP_DROP);
+    }
+    for (flow, expected) in (0..).zip(&expected) {
+        assert_eq!(account_at(|at| receiver.accounts.read(at), flow), *expected, "stream {flow}");
+    }
+    // Frames of others, one of our own test, and streams that there are not.
+    for frame in [vec![0; 60], numbered(0, 0, None), of_pktgen(44, 1024, 1), of_pktgen(42, 1024, 1)[..49].to_vec()] {
+        assert_eq!(receiver.program.try_on(&frame).unwrap().0, 2);
+    }
+    receiver.program.try_on(&of_pktgen(42, 1023, 1)).unwrap();
+    receiver.program.try_on(&of_pktgen(42, 1032, 1)).unwrap();
+    assert_eq!((receiver.sum(block::FOREIGN), receiver.sum(block::BEYOND)), (4, 2));
+}
+
+#[test]
+fn copies_of_pktgen_are_counted_without_their_numbers() {
+    if require_bpf().is_err() {
+        return;
+    }
+    let streams = PktgenStreams { first_port: 0, ports: 0, has_numbers: false };
+    let receiver = Receiver::load(1, Verdict::Drop, false, Some(streams));
+    for _ in 0..5 {
+        receiver.program.try_on(&of_pktgen(42, 9, 7)).unwrap();
+    }
+    let expected = FlowAccount { frames: 5, ..FlowAccount::default() };
+    assert_eq!(account_at(|at| receiver.accounts.read(at), 0), expected);
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl XdpCounter {
             accounts: accounts.number(),
             flows: spec.flows,
             test_id: spec.test_id,
+            pktgen: spec.pktgen,
             verdict: match spec.then {
                 ReceivedFrames::Drop => Verdict::Drop,
                 ReceivedFrames::Pass => Verdict::Pass,

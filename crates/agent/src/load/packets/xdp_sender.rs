@@ -227,6 +227,8 @@ impl Sender for XdpSender {
         };
         Sent {
             frames,
+            pushback: 0,
+            first_ns: None,
             last_ns: Some(self.last_ns.load(Ordering::Relaxed)).filter(|last_ns| *last_ns > 0 && frames > 0),
             late,
             by_size: vec![SizeCount { bytes: self.layout.frame_bytes as u32, frames }],
