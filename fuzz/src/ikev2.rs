@@ -16,7 +16,7 @@ use leadline_tunnel::ikev2::random::Random;
 use leadline_tunnel::ikev2::route::{route, Path};
 use leadline_tunnel::ikev2::secret_bytes::SecretBytes;
 use leadline_tunnel::ikev2::traffic_selector::{read_selectors, write_selectors};
-use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::secret::Secret;
 
 /// A function of random bytes that must not panic.
 pub type Target = fn(&[u8]);

@@ -1,6 +1,6 @@
 //! What the life of a VPN client (`client`) has to know of its protocol: a `Protocol` begins sessions, and a `Session`
 //! is one attempt with its tunnel, as a machine without I/O and without a clock. Owns the interface and its values;
-//! OpenVPN implements it in `openvpn::fleet`, WireGuard in `wireguard::client`.
+//! OpenVPN implements it in `openvpn::fleet`, WireGuard in `wireguard::client`, IKEv2 in `ikev2::fleet`.
 //!
 //! The driver passes each datagram to `handle` and calls `poll` until it returns `Wait`; it calls `poll` again at
 //! `deadline_ns`. Data passes through `send` and `handle` without `poll`.

@@ -99,6 +99,20 @@ causes! {
     ResponseRejected = "response_rejected",
     /// The gateway answered no initiation of new WireGuard keys.
     RekeyUnanswered = "rekey_unanswered",
+    /// No answer to any first message of IKE.
+    SaInitUnanswered = "sa_init_unanswered",
+    /// No answer to any message of IKE's authentication.
+    AuthUnanswered = "auth_unanswered",
+    /// The gateway accepts none of the proposals, for IKE or for its child SA.
+    NoProposalChosen = "no_proposal_chosen",
+    /// The gateway refused the client's proof or identity.
+    AuthenticationRefused = "authentication_refused",
+    /// The gateway's proof is wrong.
+    PeerProofWrong = "peer_proof_wrong",
+    /// The gateway assigned no address.
+    PoolUsedUp = "no_pool_address",
+    /// The gateway accepts none of the traffic selectors.
+    TrafficSelectorsRefused = "traffic_selectors_refused",
     /// The fleet's time was over.
     Unfinished = "unfinished",
     /// The agent's thread of the client panicked.
@@ -171,6 +185,18 @@ impl FailureCause {
             Self::ResponseRejected => {
                 "the gateway's answer is not authentic: the preshared keys of both ends differ"
             }
+            Self::SaInitUnanswered => {
+                "no answer to any first message: no gateway runs there, or it has as many half-open connections of the \
+                 client's address as it allows (--source spreads the clients)"
+            }
+            Self::AuthUnanswered => "the gateway answered the first message, and not the client's authentication",
+            Self::NoProposalChosen => "the gateway accepts none of the proposals (proposals, esp_proposals)",
+            Self::AuthenticationRefused => {
+                "the gateway refused the client: the pre-shared keys differ, or it does not know the identity"
+            }
+            Self::PeerProofWrong => "the gateway's proof is wrong: the pre-shared keys differ",
+            Self::PoolUsedUp => "the gateway has no address for the client: its pool is used up, or it has none",
+            Self::TrafficSelectorsRefused => "the gateway accepts none of the networks (remote_ts, local_ts)",
             Self::RekeyUnanswered => "the gateway was silent, and answered no initiation of new keys",
             Self::NoKeys => "the TLS handshake ended, and the server's half of the keys did not arrive",
             Self::NoPushReply => {

@@ -11,8 +11,8 @@ use crate::{FailureCause, HttpRequest, RateStage};
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelSpec {
-    /// The text of an `.ovpn` file, with each file that it refers to as an inline block; empty if `identities` are
-    /// WireGuard's files.
+    /// The text of an `.ovpn` file, with each file that it refers to as an inline block, or of a swanctl.conf; empty if
+    /// `identities` are WireGuard's files.
     pub profile: String,
     /// Clients.
     pub clients: u32,
@@ -85,6 +85,14 @@ pub enum TunnelIdentities {
     #[schemars(title = "WireguardFiles")]
     Wireguard {
         /// The files; client n has file n.
+        files: Vec<TunnelFile>,
+    },
+    /// Connections of IKEv2: `profile` is the text of a swanctl.conf, in which `{n}` becomes each client's number.
+    #[schemars(title = "Ikev2Connections")]
+    Ikev2 {
+        /// The connection's name; the only one if absent.
+        connection: Option<String>,
+        /// The certificates and keys beside it, by their paths: `x509/client0.pem`, `private/client0.pem`.
         files: Vec<TunnelFile>,
     },
 }
@@ -435,6 +443,7 @@ impl std::fmt::Debug for TunnelIdentities {
             Self::Given { .. } => "Given(..)",
             Self::Issued { .. } => "Issued(..)",
             Self::Wireguard { .. } => "Wireguard(..)",
+            Self::Ikev2 { .. } => "Ikev2(..)",
         })
     }
 }

@@ -200,7 +200,7 @@ def _by_size(sent: Report, received: Report | None) -> Iterator[PacketPart]:
     were duplicates is not counted by size."""
     arrived = {row["bytes"]: row["frames"] for row in received["by_size"]} if received is not None else {}
     sizes = {row["bytes"]: row["frames"] for row in sent["by_size"]}
-    is_exact = received is not None and not received["duplicates"] and not received.get("overrun")
+    is_exact = received is not None and received["duplicates"] == 0 and not received.get("overrun")
     is_exact = is_exact and all(frames <= sizes.get(octets, 0) for octets, frames in arrived.items())
     for octets, frames in sorted(sizes.items()):
         there = arrived.get(octets, 0)
@@ -210,7 +210,8 @@ def _by_size(sent: Report, received: Report | None) -> Iterator[PacketPart]:
 
 def _by_flow(sent: Report, received: Report | None) -> Iterator[PacketPart]:
     arrived = {row["flow"]: row for row in received["flows"]} if received is not None else {}
-    is_exact = received is not None and not received["behind_window"] and not received.get("overrun")
+    is_exact = received is not None and received["duplicates"] is not None and not received["behind_window"]
+    is_exact = is_exact and received is not None and not received.get("overrun")
     for row in sent["flows"]:
         there = arrived.get(row["flow"])
         if there is None:

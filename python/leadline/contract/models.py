@@ -1056,6 +1056,12 @@ class WireguardFiles(BaseModel):
     from_: Annotated[Literal["wireguard"], Field(alias="from")] = "wireguard"
 
 
+class Ikev2Connections(BaseModel):
+    connection: str | None = None
+    files: list[TunnelFile]
+    from_: Annotated[Literal["ikev2"], Field(alias="from")] = "ikev2"
+
+
 class TunnelIdentity(BaseModel):
     certificate_pem: str
     key_pem: str
@@ -1888,7 +1894,7 @@ class TunnelWorkload(BaseModel):
     duration_ms: Annotated[int, Field(ge=0)]
     expect: TunnelExpectation
     first_data_ms: Annotated[int, Field(ge=0)]
-    identities: ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles
+    identities: ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles | Ikev2Connections
     interval_ms: Annotated[int, Field(ge=0)]
     kind: Literal["tunnel"] = "tunnel"
     ping_ms: Annotated[int | None, Field(ge=0)] = None

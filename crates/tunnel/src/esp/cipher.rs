@@ -38,6 +38,20 @@ impl Encryption {
         !matches!(self, Self::AesCbc(_))
     }
 
+    /// Its name in reports, as other VPNs write theirs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AesGcm16(128) => "AES-128-GCM",
+            Self::AesGcm16(192) => "AES-192-GCM",
+            Self::AesGcm16(_) => "AES-256-GCM",
+            Self::AesCbc(128) => "AES-128-CBC",
+            Self::AesCbc(192) => "AES-192-CBC",
+            Self::AesCbc(_) => "AES-256-CBC",
+            Self::ChaCha20Poly1305 => "CHACHA20-POLY1305",
+        }
+    }
+
     /// Length of the key material, bytes, with an AEAD's salt.
     #[must_use]
     pub fn key_bytes(self) -> usize {

@@ -8,7 +8,7 @@ use super::proposal::Offer;
 use super::secret_bytes::SecretBytes;
 use super::signature::{PeerVerifier, Signer};
 use super::traffic_selector::TrafficSelector;
-use crate::openvpn::secret::Secret;
+use crate::secret::Secret;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -3,7 +3,7 @@
 
 use super::mschap::{Challenge, PasswordHash, Response};
 use super::secret_bytes::SecretBytes;
-use crate::openvpn::secret::Secret;
+use crate::secret::Secret;
 
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;

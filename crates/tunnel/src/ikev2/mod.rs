@@ -10,6 +10,7 @@ pub mod config;
 pub mod configuration;
 pub mod dh;
 pub mod eap;
+pub mod fleet;
 pub mod fragments;
 pub mod identification;
 pub mod keys;

@@ -11,7 +11,7 @@ use super::proposal::Offer;
 use super::secret_bytes::SecretBytes;
 use super::signature::{PeerVerifier, Signer};
 use super::traffic_selector::TrafficSelector;
-use crate::openvpn::secret::Secret;
+use crate::secret::Secret;
 
 mod sections;
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from leadline.errors import InputError
-from leadline.kinds.tunnel import wireguard_access
+from leadline.kinds.tunnel import ikev2_access, wireguard_access
 from leadline.plan import ovpn
 from leadline.plan.clients import MOST_CLIENTS
 from leadline.plan.regular_files import NotRegular, read_bounded
@@ -71,8 +71,12 @@ def read_access(options: OptionValues) -> Access:
 
     file: Path = options["file"]
     if wireguard_access.has_wireguard(file):
+        ikev2_access.check_other(options)
         return wireguard_access.read_wireguard_access(options)
     wireguard_access.check_other(options)
+    if ikev2_access.has_ikev2(file):
+        return ikev2_access.read_ikev2_access(options)
+    ikev2_access.check_other(options)
     folder = file.parent
     try:
         profile = ovpn.whole(_option_text(file, "the profile"), lambda name: _read_text(folder / name))

@@ -22,8 +22,8 @@ _LOAD_DURATION = option_field(TunnelLoad, "duration").default
 _ROWS = (
     Option(
         (),
-        "The clients' file: OpenVPN's profile (.ovpn), WireGuard's file (wg-quick), or a folder with a WireGuard file "
-        "(NAME.conf) for each client.",
+        "The clients' file: OpenVPN's profile (.ovpn), WireGuard's file (wg-quick), strongSwan's swanctl.conf for "
+        "IKEv2, or a folder with a WireGuard file (NAME.conf) for each client.",
         type=Path,
         required=True,
         parameter="file",
@@ -121,6 +121,12 @@ _ROWS = (
             "WireGuard: write the clients as [Peer] sections to this file, for `wg addconf` on the gateway, and end.",
             type=Path,
             metavar="FILE",
+        ),
+        Option(
+            ("--connection",),
+            "IKEv2: the connection of the swanctl.conf, in which {n} stands for each client's number. Default: the "
+            "only one.",
+            metavar="NAME",
         ),
         Option(
             ("--bind", "--source"),
@@ -243,7 +249,7 @@ _ROWS = (
 COMMAND = Command(
     TunnelTest,
     """\
-Connect many VPN clients, OpenVPN or WireGuard, and check what each received.
+Connect many VPN clients, OpenVPN, WireGuard or IKEv2, and check what each received.
 
 They connect all at once or at a rate.
 
@@ -263,6 +269,7 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
     leadline tunnel client.ovpn -n 50 --users users.txt --target 'connect_p99_ms < 2000'
     leadline tunnel wg0.conf --peers 1000 --write-peers peers.conf
     leadline tunnel wg0.conf --peers 1000 --source 127.0.0.0/20
+    leadline tunnel swanctl.conf -n 1000 --echo 10.1.0.1
 """,
     position=5,
     rows=_ROWS,

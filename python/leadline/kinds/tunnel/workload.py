@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from leadline.contract.models import (
     GivenIdentities,
     HttpRequest,
+    Ikev2Connections,
     IssuedIdentities,
     ProfileIdentity,
     RateStage,
@@ -30,7 +31,7 @@ _SESSION_PORT, _HTTP_PORT = 5201, 8080
 GIVEN_UP_S = 60.0
 """The same for clients whose handshake was aborted: the time that a server waits for them (`hand-window`)."""
 
-Identities = ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles
+Identities = ProfileIdentity | GivenIdentities | IssuedIdentities | WireguardFiles | Ikev2Connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Access:
     """The clients' identities. They are not part of the test, and are never printed."""
 
     profile: str = field(repr=False)
-    """Text of an `.ovpn` file, with each file that it refers to as an inline block; empty for WireGuard."""
+    """Text of an `.ovpn` file, with each file that it refers to as an inline block, or of a swanctl.conf; empty for
+    WireGuard."""
     identities: Identities = field(default_factory=ProfileIdentity, repr=False)
     users: Sequence[TunnelUser] = field(default=(), repr=False)
 

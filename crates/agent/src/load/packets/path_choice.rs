@@ -40,11 +40,16 @@ pub fn choose_path(
     };
     match spec.via {
         GeneratorPath::Xdp => by_xdp().map(|()| (GeneratorPath::Xdp, "asked for".to_owned())),
-        GeneratorPath::AfPacket => Ok((GeneratorPath::AfPacket, "asked for".to_owned())),
+        GeneratorPath::AfXdp if interface.mac.is_none() => {
+            Err(NoPath::new("no_xdp", format!("{} carries packets without Ethernet", interface.name)))
+        }
+        GeneratorPath::AfXdp | GeneratorPath::AfPacket => Ok((spec.via, "asked for".to_owned())),
         GeneratorPath::Pktgen => require_pktgen().map(|()| (GeneratorPath::Pktgen, "asked for".to_owned())),
         _ => Ok(match by_xdp() {
             Ok(()) => (GeneratorPath::Xdp, "the fastest".to_owned()),
-            Err(no_path) => (GeneratorPath::AfPacket, no_path.reason),
+            // What carries no Ethernet has no XDP either.
+            Err(no_path) if interface.mac.is_none() => (GeneratorPath::AfPacket, no_path.reason),
+            Err(no_path) => (GeneratorPath::AfXdp, no_path.reason),
         }),
     }
 }

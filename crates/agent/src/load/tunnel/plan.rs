@@ -2,6 +2,7 @@
 //! the specification, so that later steps cannot fail because of a bad value. The protocol's part (files, servers,
 //! identities) is in the modules below.
 
+mod ikev2;
 mod openvpn;
 mod protocol_plan;
 mod servers;
@@ -66,6 +67,7 @@ impl Plan {
         let binds = binds.collect::<Result<Vec<IpAddr>, _>>()?;
         let own = match &spec.identities {
             TunnelIdentities::Wireguard { files } => wireguard::plan(spec, files, &binds)?,
+            TunnelIdentities::Ikev2 { connection, files } => ikev2::plan(spec, connection.as_deref(), files, &binds)?,
             _ => openvpn::plan(spec, &binds)?,
         };
         let ping_ns = spec.ping_ms.map(|ms| u64::from(ms) * 1_000_000);

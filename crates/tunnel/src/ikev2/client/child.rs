@@ -7,6 +7,8 @@ use crate::ikev2::traffic_selector::TrafficSelector;
 
 /// A child SA.
 pub(super) struct Child {
+    /// The name of its encryption.
+    pub cipher: &'static str,
     pub inbound: Inbound,
     pub outbound: Outbound,
     pub local_ts: Box<[TrafficSelector]>,

@@ -65,6 +65,7 @@ impl Client {
             end_ns: None,
             is_deleting: false,
             awaits_traffic: !terms.is_initiator,
+            cipher: terms.suite.cipher.encryption.name(),
         };
         self.children.push(child);
         Ok(spi)

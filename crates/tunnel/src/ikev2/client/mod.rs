@@ -305,6 +305,13 @@ impl Client {
         &self.assigned
     }
 
+    /// The name of the encryption of the child SA that sends; `None` without one.
+    #[must_use]
+    pub fn cipher(&self) -> Option<&'static str> {
+        let spi = self.sender?;
+        self.children.iter().find(|child| child.inbound.spi() == spi).map(|child| child.cipher)
+    }
+
     /// Whether packets can be sent.
     #[must_use]
     pub fn has_child(&self) -> bool {

@@ -159,7 +159,7 @@ impl Cause {
             Self::NoCommonSignature => "no_common_signature",
             Self::UnexpectedAuthentication => "unexpected_authentication",
             Self::EapRefused => "eap_refused",
-            Self::NoAddress => "no_address",
+            Self::NoAddress => "no_pool_address",
             Self::AddressRequestRequired => "address_request_required",
             Self::TrafficSelectorsRefused => "traffic_selectors_refused",
             Self::NoAdditionalSas => "no_additional_sas",

@@ -19,7 +19,7 @@ use leadline_tunnel::ikev2::route::Path;
 use leadline_tunnel::ikev2::secret_bytes::SecretBytes;
 use leadline_tunnel::ikev2::signature::{PeerVerifier, Signer};
 use leadline_tunnel::ikev2::traffic_selector::TrafficSelector;
-use leadline_tunnel::openvpn::secret::Secret;
+use leadline_tunnel::secret::Secret;
 
 const CHARON: &str = "/usr/sbin/charon-systemd";
 /// Set for the process inside the client's namespace: the case's name, and the directory of keys.

@@ -69,7 +69,7 @@ fn identities(config: &ClientConfig, profile: &Profile, spec: &TunnelSpec) -> Re
             each.collect::<Result<_, _>>()?
         }
         // Another protocol's identities have no certificates.
-        TunnelIdentities::Wireguard { .. } => Vec::new(),
+        TunnelIdentities::Wireguard { .. } | TunnelIdentities::Ikev2 { .. } => Vec::new(),
         TunnelIdentities::Issued { authority_pem, authority_key_pem, name_prefix } => {
             let now_unix_s = realtime_ns() / 1_000_000_000;
             let authority = Authority::new(authority_pem, authority_key_pem, now_unix_s);
