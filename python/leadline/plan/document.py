@@ -210,11 +210,13 @@ def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], 
         return
     if point.clients.count is None:
         yield ("clients",), "the number of the fleet's clients is missing", "give count, or an axis of clients"
+    for key, text, hint in system_of(point.sut).fleet_conflicts(point.sut):
+        yield ("sut", key), text, hint
     if not system_of(point.sut).carries_fleets:
         yield (
             ("clients",),
             "a fleet needs a VPN gateway as the system under test",
-            "use sut: {kind: openvpn} or {kind: wireguard}",
+            "use sut: {kind: openvpn}, {kind: wireguard} or {kind: strongswan}",
         )
     if point.hosts is not None or point.topology != "remote-access":
         yield ("clients",), "a fleet needs the lab's remote-access topology", "leave out hosts and topology"

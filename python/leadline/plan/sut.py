@@ -5,6 +5,7 @@ The systems are modules of `leadline.sut`; `leadline.registry.SYSTEMS` finds the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -83,6 +84,9 @@ class PlanSystem(Protocol):
 
     def packets(self, parameters: Any, link_mtu_bytes: int) -> tuple[int, int] | None:
         """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""
+
+    def fleet_conflicts(self, parameters: Any) -> Iterator[tuple[str, str, str | None]]:
+        """Parameters with which no fleet can connect: the key, the mistake, and the advice."""
 
     def needs(self, parameters: Any, *, fleet: bool) -> list[Need]:
         """The system's needs on the machine; with a fleet, the agent runs the clients."""

@@ -95,6 +95,12 @@ class FleetAccess:
     authority_key_pem: str = field(default="", repr=False)
     client_files: tuple[str, ...] = field(default=(), repr=False)
     """Text of each client's WireGuard file."""
+    connection: str = field(default="", repr=False)
+    """Text of a swanctl.conf in which `{n}` is each client's number; empty for another protocol."""
+    connection_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The certificates beside it, by their paths."""
+    echo: str | None = None
+    """The address in the tunnel that answers, where clients do not learn it."""
     pools: tuple[str, ...] = ()
     """Networks of its addresses."""
     routes: tuple[str, ...] = ()

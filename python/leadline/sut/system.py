@@ -7,6 +7,7 @@ used: reading a plan does not need them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from leadline.plan.need import TUN, Need
@@ -50,6 +51,10 @@ class System(Generic[Parameters]):
     def packets(self, parameters: Parameters, link_mtu_bytes: int) -> tuple[int, int] | None:
         """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""
         return None
+
+    def fleet_conflicts(self, parameters: Parameters) -> Iterator[tuple[str, str, str | None]]:
+        """Parameters with which no fleet can connect: the key, the mistake, and the advice."""
+        yield from ()
 
     def needs(self, parameters: Parameters, *, fleet: bool) -> list[Need]:
         """What it needs on the machine, in addition to the needs of every trial. With a fleet, the agent runs the

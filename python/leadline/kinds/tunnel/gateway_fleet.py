@@ -6,7 +6,7 @@ Pure; the only module that knows both a gateway's keys for a fleet and the tests
 
 from __future__ import annotations
 
-from leadline.contract.models import IssuedIdentities, TunnelFile, TunnelWorkload, WireguardFiles
+from leadline.contract.models import Ikev2Connections, IssuedIdentities, TunnelFile, TunnelWorkload, WireguardFiles
 from leadline.kinds.tunnel.model import TunnelExpected, TunnelLoad, TunnelTest
 from leadline.kinds.tunnel.workload import Access, tunnel_workload
 from leadline.plan import BaseTest
@@ -39,19 +39,22 @@ def carried(test: BaseTest, load: TunnelLoad, access: FleetAccess, clients: int,
 
 
 def _filled(asked: TunnelExpected, access: FleetAccess) -> TunnelExpected:
-    """The test's expectations; pools and routes that it does not set are the gateway's."""
+    """The test's expectations; what it does not set are the gateway's."""
     known = _expected(access)
     return asked.model_copy(
-        update={key: getattr(known, key) for key in ("pools", "routes") if key not in asked.model_fields_set}
+        update={key: getattr(known, key) for key in ("pools", "routes", "echo") if key not in asked.model_fields_set}
     )
 
 
 def _expected(access: FleetAccess) -> TunnelExpected:
-    return TunnelExpected(pools=access.pools, routes=access.routes)
+    return TunnelExpected(pools=access.pools, routes=access.routes, echo=access.echo)
 
 
 def _who(access: FleetAccess) -> Access:
-    """Access with one certificate, or one WireGuard file, per client."""
+    """Access with one certificate, one WireGuard file, or one name in a connection, per client."""
+    if access.connection:
+        files = [TunnelFile(name=name, text=text) for name, text in access.connection_files]
+        return Access(access.connection, Ikev2Connections(connection=None, files=files))
     if access.client_files:
         named = enumerate(access.client_files)
         return Access(

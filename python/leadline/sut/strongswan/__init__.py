@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from leadline.plan.need import STRONGSWAN_INSTALL, Need
@@ -27,6 +28,7 @@ class Strongswan(System[StrongswanSut]):
     # What it is called depends on the data plane, which is known when it is up.
     title = ""
     model = StrongswanSut
+    carries_fleets = True
 
     def cpu_attribution(self, parameters: StrongswanSut) -> CpuAttribution:
         """The CPU time of charon, unless the kernel encrypts; with `auto` the bring-up tells."""
@@ -44,6 +46,11 @@ class Strongswan(System[StrongswanSut]):
         largest_bytes = min(_TUN_MTU_BYTES, room_bytes) if is_user_space else room_bytes
         padding_bytes = -(largest_bytes + _TRAILER_BYTES) % _ALIGNMENT_BYTES
         return largest_bytes, fixed_bytes + padding_bytes + _TRAILER_BYTES
+
+    def fleet_conflicts(self, parameters: StrongswanSut) -> Iterator[tuple[str, str, str | None]]:
+        """Each client would need a certificate of its own."""
+        if parameters.auth not in ("psk", "eap-mschapv2"):
+            yield "auth", f"a fleet's clients do not prove themselves by {parameters.auth}", "use psk or eap-mschapv2"
 
     def needs(self, parameters: StrongswanSut, *, fleet: bool) -> list[Need]:
         """The daemon, the program that configures it, and a TUN device for ESP in user space."""

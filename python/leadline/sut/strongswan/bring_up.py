@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leadline.agents.host_ops import HostOps
 from leadline.dataset.private_files import private_folder
@@ -20,13 +20,15 @@ from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
 from leadline.sut.forwarding import forward
-from leadline.sut.model import BringUp, Site
+from leadline.sut.model import BringUp, FleetAccess, Site
 from leadline.sut.pki import Identity, Pki, issue
 from leadline.sut.strongswan import config, data_plane, log
 from leadline.sut.strongswan.config import End
 from leadline.sut.strongswan.parameters import DataPlane, StrongswanSut
 
 GATEWAY_NAME, CLIENT_NAME = "strongswan-gateway", "strongswan-client"
+FLEET_CLIENT = "client{n}"
+"""The name of a fleet's client: its number takes the place of {n}."""
 _GATEWAY_WITHIN_S = 15.0
 
 
@@ -36,13 +38,10 @@ async def bring_up(parameters: StrongswanSut, site: Site, daemons: Daemons) -> B
     programs = await _programs(gateway, parameters)
     plane = await data_plane.choose(parameters, gateway)
     await forward(site)
+    if site.fleet is not None:
+        return await _for_fleet(_Daemons(parameters, plane, site, programs, None), daemons, site.fleet)
     server, clients = await _write_files(parameters, plane, site, programs)
-    await daemons.start(server)
-    try:
-        await daemons.wait_for_output(server, log.READY, _GATEWAY_WITHIN_S, refused=log.REFUSED)
-    except SutFailed as error:
-        raise await _named(daemons, server, error) from error
-    _check_plugins(daemons, server, config.plugins(parameters, plane))
+    await _start(parameters, plane, daemons, server)
     hooks = Hooks(
         explain=lambda plan: _explain(daemons, server, plan),
         symptom=lambda plan: log.symptom(daemons.reported(plan.daemon)),
@@ -64,6 +63,57 @@ async def bring_up(parameters: StrongswanSut, site: Site, daemons: Daemons) -> B
         title=data_plane.TITLES[plane],
         cpu_attribution=data_plane.ATTRIBUTION[plane],
     )
+
+
+async def _for_fleet(written: _Daemons, daemons: Daemons, count: int) -> BringUp:
+    """Start the gateway's daemon alone. The tests measure whether the fleet's clients can connect."""
+    parameters, plane, site = written.parameters, written.plane, written.site
+    addressing, secret = site.addressing, secrets.token_urlsafe(24)
+    ends = config.fleet_ends(parameters, count, secret)
+    gateway = End(
+        addressing.gateway, outer_address(addressing, parameters.ip), tuple(addressing.server_lan.values()), None
+    )
+    pki = _issue(parameters, site, [])
+    text = config.gateway_config(parameters, gateway, ends, addressing.pool, site_to_site=False)
+    identity = pki.server if pki is not None else None
+    server = await replace(written, pki=pki).write(GATEWAY_NAME, addressing.gateway, text, identity)
+    await _start(parameters, plane, daemons, server)
+    client = End(FLEET_CLIENT, config.ANYONE, (), secret)
+    authority = () if pki is None else ((f"x509ca/{config.AUTHORITY}", pki.authority.read_text(encoding="ascii")),)
+    host = site.hosts[addressing.gateway]
+    own = await host.run(written.programs.swanctl, "--version")
+    access = FleetAccess(
+        connection=config.client_config(parameters, client, gateway, addressing.pool),
+        connection_files=authority,
+        pools=tuple(str(pool) for pool in addressing.pool.values()),
+        routes=tuple(str(network) for network in addressing.server_lan.values()),
+        echo=site.server_address.get(4) or next(iter(site.server_address.values())),
+    )
+    return BringUp(
+        data_plane.version(own.output, plane, host.facts.kernel),
+        [],
+        dict(site.server_address),
+        (GATEWAY_NAME,),
+        access,
+        name=data_plane.NAMES[plane],
+        title=data_plane.TITLES[plane],
+        cpu_attribution=data_plane.ATTRIBUTION[plane],
+    )
+
+
+async def _start(parameters: StrongswanSut, plane: DataPlane, daemons: Daemons, server: Daemon) -> None:
+    """Start the gateway's daemon, and wait until it is ready.
+
+    Raises:
+        SutFailed: it does not start, with its cause.
+        MissingBinary: it lacks a plugin.
+    """
+    await daemons.start(server)
+    try:
+        await daemons.wait_for_output(server, log.READY, _GATEWAY_WITHIN_S, refused=log.REFUSED)
+    except SutFailed as error:
+        raise await _named(daemons, server, error) from error
+    _check_plugins(daemons, server, config.plugins(parameters, plane))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +140,30 @@ async def _programs(host: HostOps, parameters: StrongswanSut) -> _Programs:
     return _Programs(*found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Daemons:
+    """Writes the files of daemons."""
+
+    parameters: StrongswanSut
+    plane: DataPlane
+    site: Site
+    programs: _Programs
+    pki: Pki | None
+
+    async def write(self, name: str, host: str, text: str, identity: Identity | None) -> Daemon:
+        """Write the files of a host's daemon; `text` is its swanctl.conf."""
+        folder = private_folder(self.site.files("strongswan") / host)
+        connects = host != self.site.addressing.gateway
+        own = config.daemon_config(self.parameters, self.plane, swanctl=self.programs.swanctl, connects=connects)
+        certificates = _certificates(self.pki, identity)
+        files: dict[str, bytes | str] = {"strongswan.conf": own, "swanctl.conf": text, **certificates}
+        for path, content in files.items():
+            private_folder((folder / path).parent)
+            await self.site.hosts[host].write_file(folder / path, content)
+        argv = config.daemon_argv(self.programs.daemon, self.programs.env, folder)
+        return Daemon(name, argv, self.site.log_file("strongswan", host), log.REPORT, host)
+
+
 async def _write_files(
     parameters: StrongswanSut, plane: DataPlane, site: Site, programs: _Programs
 ) -> tuple[Daemon, list[ClientPlan]]:
@@ -103,17 +177,7 @@ async def _write_files(
     clients = {name: _client_end(parameters, addressing, end) for name, end in ends.items()}
     pools = {} if addressing.site_to_site else addressing.pool
 
-    async def daemon(name: str, host: str, text: str, identity: Identity | None) -> Daemon:
-        folder = private_folder(site.files("strongswan") / host)
-        swanctl = programs.swanctl
-        own = config.daemon_config(parameters, plane, swanctl=swanctl, connects=host != addressing.gateway)
-        files: dict[str, bytes | str] = {"strongswan.conf": own, "swanctl.conf": text, **_certificates(pki, identity)}
-        for path, content in files.items():
-            private_folder((folder / path).parent)
-            await site.hosts[host].write_file(folder / path, content)
-        argv = config.daemon_argv(programs.daemon, programs.env, folder)
-        return Daemon(name, argv, site.log_file("strongswan", host), log.REPORT, host)
-
+    daemon = _Daemons(parameters, plane, site, programs, pki).write
     text = config.gateway_config(
         parameters, server, list(clients.values()), pools, site_to_site=addressing.site_to_site
     )

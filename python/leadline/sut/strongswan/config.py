@@ -27,6 +27,8 @@ _FIRST_ADDRESS = 2
 """Of a pool: WireGuard's and OpenVPN's gateways have the first one."""
 _MAX_POOL = 65_000
 _MIN_LATE_S = 10
+ANYONE = "%any"
+"""The name of a secret that all clients share."""
 
 _PLUGINS = (
     *("random", "nonce", "pem", "x509", "pubkey", "pkcs1", "pkcs8", "constraints", "openssl", "hmac", "kdf", "gcm"),
@@ -68,6 +70,7 @@ def daemon_config(parameters: StrongswanSut, data_plane: DataPlane, *, swanctl: 
     script = " && ".join([*steps, f"echo {log.DONE}"]) + f" || echo {log.FAILED}"
     return _text(
         "charon-systemd {",
+        *_limits(parameters),
         f"  load = {' '.join(plugins(parameters, data_plane))}",
         # In the main table, where the host's view shows them; 220 is the default.
         "  routing_table = 0",
@@ -80,6 +83,14 @@ def daemon_config(parameters: StrongswanSut, data_plane: DataPlane, *, swanctl: 
         f'  start-scripts {{ {log.SCRIPT} = "{_escaped(script)}" }}',
         "}",
     )
+
+
+def _limits(parameters: StrongswanSut) -> list[str]:
+    """What differs from the daemon's own limits."""
+    lines = [] if parameters.dos_protection else ["  dos_protection = no"]
+    if parameters.ikesa_table_size is not None:
+        lines.append(f"  ikesa_table_size = {parameters.ikesa_table_size}")
+    return lines
 
 
 def gateway_config(
@@ -106,6 +117,13 @@ def gateway_config(
         "}",
         *_secrets(parameters, clients),
     )
+
+
+def fleet_ends(parameters: StrongswanSut, count: int, secret: str) -> list[End]:
+    """The clients of a fleet as the gateway knows them: with a pre-shared key it is one for all names."""
+    if parameters.auth == "psk":
+        return [End(ANYONE, "", (), secret)]
+    return [End(f"client{number}", "", (), secret) for number in range(count)]
 
 
 def client_config(parameters: StrongswanSut, client: End, gateway: End, pools: Iterable[int]) -> str:
@@ -185,7 +203,8 @@ def _child(
 def _secrets(parameters: StrongswanSut, clients: Iterable[End]) -> list[str]:
     kind = "eap" if parameters.auth == "eap-mschapv2" else "ike"
     lines = [
-        f'  {kind}-{client.name} {{ id = {client.name}\n    secret = "{client.secret}" }}'
+        f"  {kind}-{'all' if client.name == ANYONE else client.name} {{"
+        f'{"" if client.name == ANYONE else f" id = {client.name}"}\n    secret = "{client.secret}" }}'
         for client in clients
         if client.secret is not None
     ]

@@ -69,6 +69,12 @@ class StrongswanSut(BaseSut):
     the daemon's default, 4 hours."""
     child_rekey_ms: DurationMs | None = Field(default=None, validation_alias="child_rekey")
     """The same for the keys of ESP; the daemon's default is 1 hour."""
+    dos_protection: bool = True
+    """Whether the gateway asks for cookies from 10 half-open connections on, and lets 5 of one address in: a fleet's
+    clients have one address, unless its test spreads them."""
+    ikesa_table_size: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    """Places of the gateway's table of IKE SAs, a power of two; null: the daemon's default of 1, in which each search
+    takes longer the more SAs there are."""
     compression: bool = False
     """Offer IPComp; kernel-libipsec has none."""
 
