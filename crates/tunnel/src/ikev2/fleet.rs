@@ -35,11 +35,12 @@ pub struct Ike {
 }
 
 impl Ike {
-    /// Creates the settings of one client for each connection; all but the identities are the first one's.
+    /// Creates the settings of one client for each connection; all but the identities are the first one's. `unix_base_s`
+    /// is the wall clock at time 0, s: certificates have dates.
     ///
     /// # Errors
     /// One line: what a fleet's clients cannot do, or which clients have one identity.
-    pub fn new(connections: Vec<Connection>) -> Result<Self, String> {
+    pub fn new(connections: Vec<Connection>, unix_base_s: u64) -> Result<Self, String> {
         let mut identities: Vec<Arc<Identity>> = Vec::new();
         let mut known = std::collections::HashMap::new();
         let mut shared = None;
@@ -58,6 +59,7 @@ impl Ike {
             return Err("a fleet's clients need an address of the gateway: vips = 0.0.0.0".to_owned());
         }
         (config.starts_on_4500, config.forces_encapsulation, config.has_mobike) = (true, true, false);
+        config.unix_base_s = unix_base_s;
         Ok(Self { config: Arc::new(config), identities })
     }
 

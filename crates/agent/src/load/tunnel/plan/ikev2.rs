@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_tunnel::client::server::Transport;
 use leadline_tunnel::ikev2::fleet::{Ike, PORT};
 use leadline_tunnel::ikev2::swanctl::{read_connection, Connection, Directory};
@@ -42,7 +43,8 @@ pub fn plan(
     };
     let connections = (0..distinct).map(read).collect::<Result<Vec<_>, _>>()?;
     let addresses = connections.first().map(|first| first.remote_addresses.clone()).unwrap_or_default();
-    let protocol = Ike::new(connections).map_err(|what| input_error("bad_identity", what))?;
+    let unix_base_s = realtime_ns().saturating_sub(monotonic_ns()) / 1_000_000_000;
+    let protocol = Ike::new(connections, unix_base_s).map_err(|what| input_error("bad_identity", what))?;
     check_echo(spec, &protocol).map_err(bad)?;
     let name = |host| ServerName { host, port: PORT, transport: Transport::Udp, family: None };
     let names: Vec<ServerName<'_>> = addresses.iter().map(|host| name(host.as_str())).collect();
