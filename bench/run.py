@@ -26,6 +26,7 @@ import demo_rows
 import fetched
 import host_rows
 import http_rows
+import ikev2_rows
 import packet_rows
 import rr_rows
 import scenario_rows
@@ -82,6 +83,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "paced": tunnel_rows.paced,
         "tunnel": tunnel_rows.data,
         "wireguard-fleet": wireguard_rows.memory,
+        "ikev2-storm": ikev2_rows.storm,
         "crypto": crypto_rows.sealing,
     },
     "long": {"report": report, "demo": demo_rows.demo},
