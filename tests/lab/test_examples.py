@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(bool(cli.why_not()), reason=cli.why_not() or "-"),
 ]
 
+_SBIN = f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin"
 EXAMPLES = cli.ROOT / "examples"
 GATEWAYS = ("route", "wireguard", *(("openvpn",) if cli.OPENVPN else ()))
 CHARON = shutil.which("charon-systemd", path=f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin")
@@ -233,6 +234,31 @@ def test_a_fleet_takes_the_place_of_client_processes(tmp_path: Path) -> None:
         for test in trial["tests"]:
             assert test["clients"]["clients"] == 10
     assert set(run.samples["host"].unique()) == {"client1", "gateway", "server"}
+
+
+IPSEC = {
+    "ipsec-setup-time": {"axes.clients": "[5]", "axes.sut.ikesa_table_size": "[64]"},
+    "ipsec-pipe-not-tunnels": {"axes.clients": "[2]", "axes.rate": "[100kbit]", "tests.pipe.duration": "1s"},
+    "ipsec-cost": {
+        "axes.sut": "[{kind: route}, {kind: strongswan}]",
+        "axes.packet": "[1300]",
+        "tests.up.duration": "1s",
+    },
+}
+
+
+@pytest.mark.skipif(shutil.which("charon-systemd", path=_SBIN) is None, reason="charon-systemd is not installed")
+@pytest.mark.parametrize("example", IPSEC)
+def test_experiments_with_ipsec_gateways(example: str, tmp_path: Path) -> None:
+    settings = [part for key, value in IPSEC[example].items() for part in ("--set", f"{key}={value}")]
+    run = cli.run(EXAMPLES / f"{example}.yaml", tmp_path, *settings)
+    assert run.code == 0, run.err
+    for trial in run.report()["trials"]:
+        assert trial["status"] == "done", trial["error"]
+        assert all(test["status"] == "done" for test in trial["tests"])
+    if example == "ipsec-setup-time":
+        for test in ("storm", "restart", "rekey"):
+            assert run.figures(test)["configured"] == 5, test
 
 
 @pytest.mark.skipif(cli.OPENVPN is None, reason="openvpn is not installed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -10,7 +11,7 @@ from sites import CLIENT_LAN, POOL, SERVER_LAN
 
 from leadline.plan.field_types import validate_input
 from leadline.sut.strongswan import SYSTEM
-from leadline.sut.strongswan.config import End, client_config, daemon_config, gateway_config, plugins
+from leadline.sut.strongswan.config import End, client_config, daemon_config, fleet_ends, gateway_config, plugins
 from leadline.sut.strongswan.parameters import StrongswanSut
 
 GATEWAY = End("gateway", "10.81.0.1", tuple(SERVER_LAN.values()), None)
@@ -144,3 +145,23 @@ def test_kernel_needs_no_tun_device_and_its_cpu_time_is_the_kernels() -> None:
     assert [need.kind for need in SYSTEM.needs(kernel, fleet=False)] == ["program", "program", "kernel"]
     assert [need.kind for need in SYSTEM.needs(user, fleet=False)] == ["program", "program", "device"]
     assert (SYSTEM.cpu_attribution(kernel), SYSTEM.cpu_attribution(user)) == ("kernel", "process")
+
+
+def test_fleet_shares_one_key_or_has_a_password_for_each_name() -> None:
+    """A client's file has its number in its name; the gateway knows all names."""
+    (all_,) = fleet_ends(StrongswanSut(), 3, "a secret")
+    gateway = gateway_config(StrongswanSut(), GATEWAY, [all_], POOL, site_to_site=False)
+    assert 'ike-all {\n    secret = "a secret" }' in gateway
+    eap = StrongswanSut(auth="eap-mschapv2")
+    named = gateway_config(eap, GATEWAY, fleet_ends(eap, 3, "a secret"), POOL, site_to_site=False)
+    assert [f"eap-client{number} {{ id = client{number}" in named for number in range(4)] == [True, True, True, False]
+    client = client_config(StrongswanSut(), End("client{n}", "%any", (), "a secret"), GATEWAY, POOL)
+    assert client.count("client{n}") == 3
+
+
+def test_limits_for_storms_are_the_daemons_own_unless_set() -> None:
+    def settings(**keys: Any) -> str:
+        return daemon_config(StrongswanSut(**keys), "libipsec", swanctl="swanctl", connects=False)
+
+    assert "dos_protection" not in settings() and "ikesa_table_size" not in settings()
+    assert "dos_protection = no\n  ikesa_table_size = 4096" in settings(dos_protection=False, ikesa_table_size=4096)
