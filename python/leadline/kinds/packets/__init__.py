@@ -249,7 +249,6 @@ class Packets(Kind[PacketsTest]):
                     "A command of the kernel's generator: clone_skb=0, flag=NODE; repeatable.",
                     key="pktgen",
                     type=list,
-                    default=None,
                     read=read_commands,
                     metavar="NAME=VALUE",
                 ),

@@ -124,8 +124,7 @@ _ROWS = (
         ),
         Option(
             ("--connection",),
-            "IKEv2: the connection of the swanctl.conf, in which {n} stands for each client's number. Default: the "
-            "only one.",
+            "IKEv2: the connection of the swanctl.conf. Default: the only one.",
             metavar="NAME",
         ),
         Option(
@@ -249,9 +248,9 @@ _ROWS = (
 COMMAND = Command(
     TunnelTest,
     """\
-Connect many VPN clients, OpenVPN, WireGuard or IKEv2, and check what each received.
+Connect many VPN clients, and check what each received.
 
-They connect all at once or at a rate.
+OpenVPN, WireGuard and IKEv2 clients connect all at once or at a rate.
 
 The clients are protocol machines in one process, without TUN devices and without root. A client is `configured` once
 it has received everything expected and the answer to a packet through its tunnel. Other clients are `partial` or
