@@ -53,7 +53,7 @@ def combinations() -> Iterator[ParameterSet]:
 def test_every_client_connects(tmp_path: Path, auth: str, esp: str, ip: int, topology: str) -> None:
     """The probe of each client is answered over IPv4 and IPv6 inside of the tunnel; nothing is left behind."""
     clients = 2 if topology == "remote-access" else 1
-    parameters = {"auth": auth, "esp": esp, "ip": ip, "data_plane": "libipsec"}
+    parameters = {"method": auth, "esp": esp, "ip": ip, "data_plane": "libipsec"}
     said = run(tmp_path, topology=topology, clients=clients, kind="strongswan", parameters=parameters)
     assert states(said) == ["connected"] * clients
     assert all(0 < client["time_s"] < WITHIN_S for client in said["up"]["clients"])
@@ -67,7 +67,7 @@ def test_every_client_connects(tmp_path: Path, auth: str, esp: str, ip: int, top
 
 
 def test_keys_are_readable_by_their_owner_only_and_never_printed(tmp_path: Path) -> None:
-    parameters = {"auth": "eap-mschapv2"}
+    parameters = {"method": "eap-mschapv2"}
     run(tmp_path, topology="remote-access", clients=1, kind="strongswan", parameters=parameters)
     trial = tmp_path / "c01-1"
     files = [path for path in trial.rglob("*") if path.is_file()]
@@ -97,7 +97,7 @@ def test_keys_are_readable_by_their_owner_only_and_never_printed(tmp_path: Path)
             "there is no common ESP proposal: it offers AES_CBC_256/HMAC_SHA2_256_128/NO_EXT_SEQ, the gateway has AES_",
         ),
         pytest.param(
-            {"wrong_secret": True, "parameters": {"auth": "eap-mschapv2"}},
+            {"wrong_secret": True, "parameters": {"method": "eap-mschapv2"}},
             "failed",
             "the gateway refused its password: EAP-MS-CHAPv2 failed with error ERROR_AUTHENTICATION_FAILURE",
             marks=pytest.mark.full_matrix,

@@ -25,7 +25,7 @@ CLIENTS = 20
 def test_clients_are_counted_exactly_and_renew_their_keys(auth: str, tmp_path: Path) -> None:
     plan = f"""
         name: ipsec-fleet
-        sut: {{kind: strongswan, auth: {auth}, data_plane: libipsec, dos_protection: false, ikesa_table_size: 64}}
+        sut: {{kind: strongswan, method: {auth}, data_plane: libipsec, dos_protection: false, ikesa_table_size: 64}}
         clients: {{fleet: true, count: {CLIENTS}}}
         tests:
           - {{name: storm, kind: tunnel, attempt_timeout: 60s, first_data: 60s, renegotiate_at: [1s]}}

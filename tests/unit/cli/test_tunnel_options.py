@@ -242,4 +242,4 @@ def test_dumped_test_shows_no_key(profile: Path) -> None:
 
 def test_a_file_without_end_is_read_up_to_the_limit() -> None:
     with pytest.raises(InputError, match=r"the profile: /dev/zero is longer than 4 MiB"):
-        args.read_access({"file": Path("/dev/zero"), "peers": None, "write_peers": None})
+        args.read_access({"file": Path("/dev/zero"), "peers": None, "write_peers": None, "connection": None})

@@ -71,7 +71,7 @@ def test_clients_that_are_neither_hosts_nor_a_fleet_are_refused(
     ("old", "new", "said"),
     [
         ("{kind: openvpn}", "{kind: route}", "a fleet needs a VPN gateway as the system under test"),
-        ("{kind: openvpn}", "{kind: strongswan, auth: rsa}", "a fleet's clients do not prove themselves by rsa"),
+        ("{kind: openvpn}", "{kind: strongswan, method: rsa}", "a fleet's clients do not prove themselves by rsa"),
         ("name: fleet", "name: fleet\ntopology: site-to-site", "needs the lab's remote-access topology"),
         ("kind: udp, rate: 1mbit", "kind: rr", "tests.load.kind: a fleet's clients cannot carry rr tests"),
         ("kind: udp, rate: 1mbit", "kind: udp, flows: 2", "tests.load.flows: each client of a fleet has one flow"),

@@ -62,7 +62,7 @@ def test_site_to_site_has_networks_at_both_ends_and_no_pool() -> None:
     ],
 )
 def test_client_authenticates_itself_and_its_gateway(auth: str, own: str, other: str, secret: str | None) -> None:
-    parameters = StrongswanSut.model_validate({"auth": auth})
+    parameters = StrongswanSut.model_validate({"method": auth})
     end = replace(CLIENT, secret="sesame" if secret else None)
     found = lines(client_config(parameters, end, GATEWAY, POOL))
     assert found[found.index("local {") + 1] == own
@@ -93,7 +93,7 @@ def test_libipsec_comes_before_netlink_and_only_where_it_is_the_data_plane() -> 
     user, kernel = plugins(StrongswanSut(), "libipsec"), plugins(StrongswanSut(), "kernel")
     assert user.index("kernel-libipsec") < user.index("kernel-netlink")
     assert "kernel-libipsec" not in kernel and "kernel-netlink" in kernel
-    assert "eap-mschapv2" not in user and "eap-mschapv2" in plugins(StrongswanSut(auth="eap-mschapv2"), "libipsec")
+    assert "eap-mschapv2" not in user and "eap-mschapv2" in plugins(StrongswanSut(method="eap-mschapv2"), "libipsec")
     assert not {"stroke", "bypass-lan"} & {*user, *kernel}
 
 
@@ -152,7 +152,7 @@ def test_fleet_shares_one_key_or_has_a_password_for_each_name() -> None:
     (all_,) = fleet_ends(StrongswanSut(), 3, "a secret")
     gateway = gateway_config(StrongswanSut(), GATEWAY, [all_], POOL, site_to_site=False)
     assert 'ike-all {\n    secret = "a secret" }' in gateway
-    eap = StrongswanSut(auth="eap-mschapv2")
+    eap = StrongswanSut(method="eap-mschapv2")
     named = gateway_config(eap, GATEWAY, fleet_ends(eap, 3, "a secret"), POOL, site_to_site=False)
     assert [f"eap-client{number} {{ id = client{number}" in named for number in range(4)] == [True, True, True, False]
     client = client_config(StrongswanSut(), End("client{n}", "%any", (), "a secret"), GATEWAY, POOL)

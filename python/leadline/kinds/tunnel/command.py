@@ -72,8 +72,9 @@ def parse_options(options: Mapping[str, Any]) -> tuple[list[tuple[TunnelTest, Tu
     """
     _check(options)
     choke = options["until_choke"]
+    asked = args.client_counts(options["number"]) if options["number"] else None
     access = args.read_access(options)
-    numbers = args.client_counts(options["number"] or str(access.clients))
+    numbers = asked if asked is not None else [access.clients]
     wireguard_access.check_count(access, max(numbers), options["file"])
     if choke is not None and len(numbers) > 1:
         raise InputError("--until-choke needs a single number of clients", hint="give the maximum per trial")

@@ -268,7 +268,6 @@ Example: leadline tunnel client.ovpn -n 1000 --ca-key ca.key
     leadline tunnel client.ovpn -n 50 --users users.txt --target 'connect_p99_ms < 2000'
     leadline tunnel wg0.conf --peers 1000 --write-peers peers.conf
     leadline tunnel wg0.conf --peers 1000 --source 127.0.0.0/20
-    leadline tunnel swanctl.conf -n 1000 --echo 10.1.0.1
 """,
     position=5,
     rows=_ROWS,

@@ -49,8 +49,12 @@ class Strongswan(System[StrongswanSut]):
 
     def fleet_conflicts(self, parameters: StrongswanSut) -> Iterator[tuple[str, str, str | None]]:
         """Each client would need a certificate of its own."""
-        if parameters.auth not in ("psk", "eap-mschapv2"):
-            yield "auth", f"a fleet's clients do not prove themselves by {parameters.auth}", "use psk or eap-mschapv2"
+        if parameters.method not in ("psk", "eap-mschapv2"):
+            yield (
+                "method",
+                f"a fleet's clients do not prove themselves by {parameters.method}",
+                "use psk or eap-mschapv2",
+            )
 
     def needs(self, parameters: StrongswanSut, *, fleet: bool) -> list[Need]:
         """The daemon, the program that configures it, and a TUN device for ESP in user space."""

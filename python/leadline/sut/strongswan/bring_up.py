@@ -187,24 +187,26 @@ async def _write_files(
     for name, end in ends.items():
         text = config.client_config(parameters, clients[name], server, pools)
         # With EAP, clients have no certificate.
-        has_own = pki is not None and parameters.auth != "eap-mschapv2"
+        has_own = pki is not None and parameters.method != "eap-mschapv2"
         started = await daemon(CLIENT_NAME, name, text, pki.clients[name] if pki is not None and has_own else None)
         plans.append(ClientPlan(end.client, started, log.READY, expected, refused=log.REFUSED, accepted=log.IKE_IS_UP))
     return gateway, plans
 
 
 def _client_end(parameters: StrongswanSut, addressing: Addressing, end: TunnelClient) -> End:
-    secret = secrets.token_urlsafe(24) if parameters.auth in ("psk", "eap-mschapv2") else None
+    secret = secrets.token_urlsafe(24) if parameters.method in ("psk", "eap-mschapv2") else None
     behind = tuple(addressing.client_lan.values()) if end.behind else ()
     return End(end.host, end.outer[parameters.ip], behind, secret)
 
 
 def _issue(parameters: StrongswanSut, site: Site, clients: list[str]) -> Pki | None:
     """The certificates, if some end has one."""
-    if parameters.auth == "psk":
+    if parameters.method == "psk":
         return None
     folder, now = site.files("strongswan") / "pki", datetime.datetime.now(datetime.UTC)
-    return issue(folder, site.addressing.gateway, clients, now=now, keys="rsa" if parameters.auth == "rsa" else "ecdsa")
+    return issue(
+        folder, site.addressing.gateway, clients, now=now, keys="rsa" if parameters.method == "rsa" else "ecdsa"
+    )
 
 
 def _certificates(pki: Pki | None, identity: Identity | None) -> dict[str, bytes]:

@@ -56,7 +56,7 @@ class End:
 def plugins(parameters: StrongswanSut, data_plane: DataPlane) -> tuple[str, ...]:
     """The plugins to load, in their order."""
     eap = ("eap-identity", "eap-mschapv2", "md5")
-    without = {*((_FOR_LIBIPSEC,) if data_plane == "kernel" else ()), *(() if "eap" in parameters.auth else eap)}
+    without = {*((_FOR_LIBIPSEC,) if data_plane == "kernel" else ()), *(() if "eap" in parameters.method else eap)}
     return tuple(name for name in _PLUGINS if name not in without)
 
 
@@ -121,7 +121,7 @@ def gateway_config(
 
 def fleet_ends(parameters: StrongswanSut, count: int, secret: str) -> list[End]:
     """The clients of a fleet as the gateway knows them: with a pre-shared key it is one for all names."""
-    if parameters.auth == "psk":
+    if parameters.method == "psk":
         return [End(ANYONE, "", (), secret)]
     return [End(f"client{number}", "", (), secret) for number in range(count)]
 
@@ -159,7 +159,7 @@ _ANY_ADDRESS = {4: "0.0.0.0", 6: "::"}
 
 
 def _own(parameters: StrongswanSut, end: End, *, is_client: bool) -> list[str]:
-    match parameters.auth:
+    match parameters.method:
         case "psk":
             how = ["auth = psk"]
         case "eap-mschapv2" if is_client:
@@ -170,7 +170,7 @@ def _own(parameters: StrongswanSut, end: End, *, is_client: bool) -> list[str]:
 
 
 def _other(parameters: StrongswanSut, end: End | None, *, is_client: bool) -> list[str]:
-    match parameters.auth:
+    match parameters.method:
         case "psk":
             how = ["auth = psk"]
         case "eap-mschapv2" if is_client:
@@ -201,7 +201,7 @@ def _child(
 
 
 def _secrets(parameters: StrongswanSut, clients: Iterable[End]) -> list[str]:
-    kind = "eap" if parameters.auth == "eap-mschapv2" else "ike"
+    kind = "eap" if parameters.method == "eap-mschapv2" else "ike"
     lines = [
         f"  {kind}-{'all' if client.name == ANYONE else client.name} {{"
         f'{"" if client.name == ANYONE else f" id = {client.name}"}\n    secret = "{client.secret}" }}'

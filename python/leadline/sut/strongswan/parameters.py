@@ -50,7 +50,7 @@ class StrongswanSut(BaseSut):
     or `auto`: the kernel where it has ESP, otherwise libipsec. Results name it."""
     ip: IpVersion = 4
     """IP version of the tunnel's transport."""
-    auth: Authentication = "psk"
+    method: Authentication = "psk"
     """How the ends authenticate each other: pre-shared keys, certificates with keys of ECDSA P-256 or RSA 2048, or the
     clients by EAP-MSCHAPv2 and the gateway by an ECDSA certificate."""
     ike: Proposals = "aes256gcm16-prfsha256-x25519"
