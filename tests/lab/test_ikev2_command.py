@@ -119,6 +119,11 @@ def test_clients_without_an_address_of_the_pool_stay_partial(place: Inside) -> N
 
 def test_each_failure_has_its_own_cause(place: Inside) -> None:
     with strongswan(place, gateway_text()):
+        # The gateway narrows what a client asks for.
+        wide = write(place, client_text().replace("remote_ts = 10.30.0.0/16", "remote_ts = 10.0.0.0/8"))
+        routes = ("--expect-route", "10.30.0.0/16", "--expect-route", "10.40.0.0/16")
+        fleet = servers.fleet(place, wide, "-n", "3", "--echo", PROTECTED, *routes)
+        assert fleet.causes("partial") == {"partial_route_missing": 3}
         for text, state, cause in (
             (client_text(key="another key"), "failed", "authentication_refused"),
             (client_text(ike="aes256-sha384-ecp384"), "failed", "no_proposal_chosen"),

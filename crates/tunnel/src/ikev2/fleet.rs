@@ -90,13 +90,12 @@ impl Protocol for Ike {
         let none = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let endpoints = Endpoints { local: none, peer: none };
         let client = Client::new(&self.config, identity, endpoints, Random::from_system(), now_ns);
-        let routes = self.config.remote_ts.clone();
         Box::new(Attempt {
             client,
             events: VecDeque::new(),
             cookies: 0,
             is_incomplete: false,
-            granted: Agreed { routes, dns: Vec::new() },
+            granted: Agreed::default(),
         })
     }
 
@@ -116,6 +115,7 @@ struct Attempt {
 }
 
 /// What a client may reach, and its name servers.
+#[derive(Default)]
 struct Agreed {
     routes: Vec<TrafficSelector>,
     dns: Vec<IpAddr>,
@@ -149,7 +149,11 @@ impl Attempt {
                 self.granted.dns.clone_from(&assigned.name_servers);
                 Event::Step(Step::IpAssigned)
             }
-            OwnEvent::ChildUp => Event::Up(Step::ChildUp),
+            OwnEvent::ChildUp => {
+                // The gateway may have narrowed what was asked for.
+                self.granted.routes = self.client.remote_selectors().to_vec();
+                Event::Up(Step::ChildUp)
+            }
             OwnEvent::AddressRefused(cause) | OwnEvent::ChildRefused(cause) => {
                 if std::mem::replace(&mut self.is_incomplete, true) {
                     return None;

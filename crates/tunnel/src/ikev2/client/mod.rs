@@ -18,6 +18,7 @@ use super::configuration::Assigned;
 use super::message::{ExchangeType, Header, PayloadWriter};
 use super::random::Random;
 use super::route::{Path, MARKER_BYTES};
+use super::traffic_selector::TrafficSelector;
 use crate::timer::{earlier, is_due};
 
 mod authentication;
@@ -310,6 +311,13 @@ impl Client {
     pub fn cipher(&self) -> Option<&'static str> {
         let spi = self.sender?;
         self.children.iter().find(|child| child.inbound.spi() == spi).map(|child| child.cipher)
+    }
+
+    /// What the gateway lets through the child SA that sends; empty without one.
+    #[must_use]
+    pub fn remote_selectors(&self) -> &[TrafficSelector] {
+        let found = self.children.iter().find(|child| Some(child.inbound.spi()) == self.sender);
+        found.map_or(&[], |child| &child.remote_ts)
     }
 
     /// Whether packets can be sent.
