@@ -127,7 +127,7 @@ def test_packets_are_those_that_were_asked_for(via: str, tmp_path: Path) -> None
     frames = sum(test["number"] for test in tests)
     capture = tmp_path / "capture.pcapng"
     script = (
-        f"{PAIR} && (tshark -q -i v1 -f 'ether dst 02:00:00:00:00:02' -c {frames} -a duration:20 -w {capture}"
+        f"{PAIR} && (tshark -q -i v1 -f 'ether dst 02:00:00:00:00:02' -c {frames} -a duration:120 -w {capture}"
         f" 2>{tmp_path}/log & until grep -q Capturing {tmp_path}/log; do sleep 0.05; done; sleep 0.3;"
         f" {sys.executable} {PROGRAM} '{json.dumps(tests)}'; wait)"
     )
@@ -254,7 +254,7 @@ def test_capture_is_sent_with_other_addresses_and_right_checksums(tmp_path: Path
     made_capture(tmp_path / "sent.pcap", 50)
     capture = tmp_path / "capture.pcapng"
     script = (
-        f"{PAIR} && (tshark -q -i v1 -f 'ether dst 02:00:00:00:00:02' -c 100 -a duration:20 -w {capture}"
+        f"{PAIR} && (tshark -q -i v1 -f 'ether dst 02:00:00:00:00:02' -c 100 -a duration:120 -w {capture}"
         f" 2>{tmp_path}/log & until grep -q Capturing {tmp_path}/log; do sleep 0.05; done; sleep 0.3;"
         f" {cli.LEADLINE} packets v0 --pcap {tmp_path}/sent.pcap --rewrite 10.0.0.0/8:198.0.0.0/8 --set-vlan 0 --loop 2"
         " -d 30s -i 0 --json; wait)"
