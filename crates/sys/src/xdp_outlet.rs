@@ -86,17 +86,17 @@ impl Ring {
         Ok(Self { memory: Mapping::new(bytes, Some((socket, page)))?, offsets })
     }
 
-    fn produced(&self) -> &AtomicU32 {
+    fn producer(&self) -> &AtomicU32 {
         self.memory.number(self.offsets.producer)
     }
 
-    fn consumed(&self) -> &AtomicU32 {
+    fn consumer(&self) -> &AtomicU32 {
         self.memory.number(self.offsets.consumer)
     }
 
     /// What was put in and not yet taken out.
     fn pending(&self) -> u32 {
-        self.produced().load(Ordering::Acquire).wrapping_sub(self.consumed().load(Ordering::Acquire))
+        self.producer().load(Ordering::Acquire).wrapping_sub(self.consumer().load(Ordering::Acquire))
     }
 }
 
@@ -220,7 +220,7 @@ impl XdpOutlet {
     /// The system's, as `ENETDOWN`.
     #[inline]
     pub fn send(&mut self, from: usize, to: usize) -> io::Result<()> {
-        let mut at = self.transmit.produced().load(Ordering::Relaxed);
+        let mut at = self.transmit.producer().load(Ordering::Relaxed);
         for (place, length) in &self.slots[from..to] {
             let begin = u64::from(*place) * u64::from(self.parts) * self.part_bytes as u64;
             let count = length.div_ceil(self.part_bytes).max(1);
@@ -239,7 +239,7 @@ impl XdpOutlet {
                 self.outstanding_parts += 1;
             }
         }
-        self.transmit.produced().store(at, Ordering::Release);
+        self.transmit.producer().store(at, Ordering::Release);
         self.wake()
     }
 
@@ -251,7 +251,7 @@ impl XdpOutlet {
     }
 
     fn take_completed(&mut self) {
-        let (begin, count) = (self.completed.consumed().load(Ordering::Relaxed), self.completed.pending());
+        let (begin, count) = (self.completed.consumer().load(Ordering::Relaxed), self.completed.pending());
         for number in 0..count {
             let item: *mut u64 =
                 self.completed.memory.item(self.completed.offsets.desc, begin.wrapping_add(number) % RING_PLACES);
@@ -264,7 +264,7 @@ impl XdpOutlet {
             }
         }
         self.outstanding_parts = self.outstanding_parts.saturating_sub(count);
-        self.completed.consumed().store(begin.wrapping_add(count), Ordering::Release);
+        self.completed.consumer().store(begin.wrapping_add(count), Ordering::Release);
     }
 
     /// Lets the kernel send what it was given, as far as its queue takes it now.

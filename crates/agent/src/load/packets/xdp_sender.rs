@@ -80,7 +80,7 @@ impl XdpSender {
         let flows = frames.spec.flows;
         let image = |index: u32| frames.plan.image((share.flow(index), 0), flows.count, bytes, frames.own);
         let first = image(0);
-        let table = frames.popularity.as_deref().map(shared_table).transpose().map_err(|error| doing(&error))?;
+        let table = frames.popularity.as_deref().map(share_table).transpose().map_err(|error| doing(&error))?;
         let order = match (&table, flows.order) {
             (Some(table), _) => FlowOrder::Table(table.number()),
             (None, FieldOrder::Random) => FlowOrder::Random,
@@ -276,7 +276,7 @@ impl<'a> Renewal<'a> {
 }
 
 /// The table of popularity as memory that programs read.
-fn shared_table(table: &[u32]) -> io::Result<SharedMap> {
+fn share_table(table: &[u32]) -> io::Result<SharedMap> {
     let mut map = SharedMap::new(table.len() * 4)?;
     for (place, flow) in map.bytes_mut().chunks_exact_mut(4).zip(table) {
         place.copy_from_slice(&flow.to_ne_bytes());
