@@ -83,7 +83,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "paced": tunnel_rows.paced,
         "tunnel": tunnel_rows.data,
         "wireguard-fleet": wireguard_rows.memory,
-        "ikev2-storm": ikev2_rows.storm,
+        "ikev2-arrivals": ikev2_rows.arrivals,
         "crypto": crypto_rows.sealing,
     },
     "long": {"report": report, "demo": demo_rows.demo},
