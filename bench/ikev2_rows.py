@@ -55,7 +55,7 @@ secrets {{ ike-all {{ secret = "{_KEY}" }} }}
 
 
 def arrivals(rounds: Rounds) -> Iterator[Row]:
-    """Clients that arrive one after another: CPU time of the fleet for each tunnel, with its echo, and memory of a client."""
+    """Clients that arrive in turn: CPU time of the fleet for each tunnel, with its echo, and memory of a client."""
     del rounds  # Once: charon takes most of the time.
     done = _fleet(_CLIENTS)
     counts = done.outcome.counts
