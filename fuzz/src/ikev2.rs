@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use leadline_tunnel::ikev2::client::{Client, Event, Output, Received};
+use leadline_tunnel::ikev2::client::{Client, Event, Output};
 use leadline_tunnel::ikev2::config::{ClientConfig, Endpoints, Identity, LocalAuth, RemoteAuth};
 use leadline_tunnel::ikev2::configuration::{read_requested_versions, Assigned};
 use leadline_tunnel::ikev2::eap::Eap;
@@ -16,6 +16,7 @@ use leadline_tunnel::ikev2::random::Random;
 use leadline_tunnel::ikev2::route::{route, Path};
 use leadline_tunnel::ikev2::secret_bytes::SecretBytes;
 use leadline_tunnel::ikev2::traffic_selector::{read_selectors, write_selectors};
+use leadline_tunnel::protocol::Received;
 use leadline_tunnel::secret::Secret;
 
 /// A function of random bytes that must not panic.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::client::{Cause, Client, Event as OwnEvent, Output as OwnOutput, Received as OwnReceived};
+use super::client::{Cause, Client, Event as OwnEvent, Output as OwnOutput};
 use super::config::{ClientConfig, Endpoints, Identity};
 use super::message::ExchangeType;
 use super::random::Random;
@@ -180,11 +180,7 @@ impl Attempt {
 impl Session for Attempt {
     #[inline]
     fn handle<'p>(&'p mut self, now_ns: u64, packet: &'p mut [u8], _space: &'p mut Vec<u8>) -> Received<'p> {
-        let received = match self.client.handle(now_ns, Path::Port4500, packet) {
-            OwnReceived::Payload(payload) => return Received::Payload(payload),
-            OwnReceived::Control => Received::Control,
-            OwnReceived::Nothing => Received::Nothing,
-        };
+        let received = self.client.handle(now_ns, Path::Port4500, packet);
         let cookies = self.client.counters().cookies;
         if cookies > self.cookies {
             self.cookies = cookies;
@@ -222,7 +218,7 @@ impl Session for Attempt {
 
     #[inline]
     fn send(&mut self, now_ns: u64, packet: &[u8], out: &mut Vec<u8>) -> Result<(), NotUp> {
-        self.client.send(now_ns, packet, out).map_err(|_| NotUp)
+        self.client.send(now_ns, packet, out)
     }
 
     fn renegotiate(&mut self, now_ns: u64) {

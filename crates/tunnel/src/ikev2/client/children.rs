@@ -1,13 +1,14 @@
 //! Child SAs of a client: how they are made and ended, their packets, and which one sends.
 
 use super::child::{Child, ChildTerms};
-use super::output::{Cause, Event, Received};
+use super::output::{Cause, Event};
 use super::{Client, Stage};
 use crate::esp::{EspError, Inbound, Opened, Outbound, Policy};
 use crate::ikev2::config::Lifetime;
 use crate::ikev2::dh::Group;
 use crate::ikev2::proposal::{EspSuite, Proposal};
 use crate::ikev2::traffic_selector::TrafficSelector;
+use crate::protocol::Received;
 
 impl Client {
     /// What the client's side of the tunnel is proposed as.

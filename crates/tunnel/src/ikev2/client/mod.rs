@@ -12,13 +12,14 @@ use std::sync::Arc;
 use self::child::Child;
 use self::handshake::{Authentication, SaInit};
 use self::ike_sa::{IkeSa, Incoming, Purpose, Task};
-pub use self::output::{Cause, Counters, Event, Failure, NotUp, Output, Received, Steps};
+pub use self::output::{Cause, Counters, Event, Failure, Output, Steps};
 use super::config::{ClientConfig, Endpoints, Identity};
 use super::configuration::Assigned;
 use super::message::{ExchangeType, Header, PayloadWriter};
 use super::random::Random;
 use super::route::{Path, MARKER_BYTES};
 use super::traffic_selector::TrafficSelector;
+use crate::protocol::{NotUp, Received};
 use crate::timer::{earlier, is_due};
 
 mod authentication;

@@ -177,22 +177,6 @@ impl Cause {
     }
 }
 
-/// The content of a received datagram.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Received<'p> {
-    /// An IP packet from the tunnel.
-    Payload(&'p mut [u8]),
-    /// A message of IKE: `poll` may have output.
-    Control,
-    /// Nothing to do: a keepalive, a duplicate, or an invalid datagram. It is counted.
-    Nothing,
-}
-
-/// The error of sending data without a child SA, or after its sequence numbers are used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the tunnel is not up")]
-pub struct NotUp;
-
 /// Counters of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use leadline_tunnel::ikev2::client::{Client, Event, Output, Received};
+use leadline_tunnel::ikev2::client::{Client, Event, Output};
 use leadline_tunnel::ikev2::config::Endpoints;
 use leadline_tunnel::ikev2::message::{payload, ExchangeType, Header, PayloadWriter, FLAG_RESPONSE};
 use leadline_tunnel::ikev2::notify::{kind, Notify};
 use leadline_tunnel::ikev2::random::Random;
 use leadline_tunnel::ikev2::route::Path;
+use leadline_tunnel::protocol::Received;
 
 use super::link::{identity, settings, Simulation, ESP, IKE};
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leadline_tunnel::ikev2::client::{Client, Event, Output, Received};
+use leadline_tunnel::ikev2::client::{Client, Event, Output};
 use leadline_tunnel::ikev2::config::{ClientConfig, Endpoints, Identity, LocalAuth, RemoteAuth};
 use leadline_tunnel::ikev2::identification::Id;
 use leadline_tunnel::ikev2::proposal::Offer;
 use leadline_tunnel::ikev2::random::Random;
 use leadline_tunnel::ikev2::route::Path;
 use leadline_tunnel::ikev2::secret_bytes::SecretBytes;
+use leadline_tunnel::protocol::Received;
 
 use super::responder::{Options, Responder, KEY};
 use super::responder_sa::Task;

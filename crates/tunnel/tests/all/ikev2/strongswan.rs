@@ -10,7 +10,7 @@ use std::process::{Child as Process, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leadline_tunnel::ikev2::client::{Cause, Client, Event, Output, Received};
+use leadline_tunnel::ikev2::client::{Cause, Client, Event, Output};
 use leadline_tunnel::ikev2::config::{ClientConfig, Endpoints, Identity, LocalAuth, RemoteAuth};
 use leadline_tunnel::ikev2::identification::Id;
 use leadline_tunnel::ikev2::proposal::Offer;
@@ -19,6 +19,7 @@ use leadline_tunnel::ikev2::route::Path;
 use leadline_tunnel::ikev2::secret_bytes::SecretBytes;
 use leadline_tunnel::ikev2::signature::{PeerVerifier, Signer};
 use leadline_tunnel::ikev2::traffic_selector::TrafficSelector;
+use leadline_tunnel::protocol::Received;
 use leadline_tunnel::secret::Secret;
 
 const CHARON: &str = "/usr/sbin/charon-systemd";
