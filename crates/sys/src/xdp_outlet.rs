@@ -95,7 +95,7 @@ impl Ring {
     }
 
     /// What was put in and not yet taken out.
-    fn pending(&self) -> u32 {
+    fn count_pending(&self) -> u32 {
         self.producer().load(Ordering::Acquire).wrapping_sub(self.consumer().load(Ordering::Acquire))
     }
 }
@@ -244,14 +244,14 @@ impl XdpOutlet {
     }
 
     /// Parts of frames that the kernel was given and has not sent.
-    pub fn outstanding(&mut self) -> io::Result<u32> {
+    pub fn count_outstanding(&mut self) -> io::Result<u32> {
         self.wake()?;
         self.take_completed();
         Ok(self.outstanding_parts)
     }
 
     fn take_completed(&mut self) {
-        let (begin, count) = (self.completed.consumer().load(Ordering::Relaxed), self.completed.pending());
+        let (begin, count) = (self.completed.consumer().load(Ordering::Relaxed), self.completed.count_pending());
         for number in 0..count {
             let item: *mut u64 =
                 self.completed.memory.item(self.completed.offsets.desc, begin.wrapping_add(number) % RING_PLACES);
@@ -270,7 +270,7 @@ impl XdpOutlet {
     /// Lets the kernel send what it was given, as far as its queue takes it now.
     fn wake(&mut self) -> io::Result<()> {
         for _ in 0..MAX_CALLS {
-            if self.transmit.pending() == 0 {
+            if self.transmit.count_pending() == 0 {
                 return Ok(());
             }
             let none = std::ptr::null();

@@ -2,7 +2,7 @@
 
 /// Maximum length of a packet in a stream, bytes: enough for the largest usual MTU. A peer that announces a longer
 /// one is broken or hostile.
-pub const LONGEST_PACKET: usize = 65_535;
+pub const MAX_PACKET_BYTES: usize = 65_535;
 
 /// Splits a stream into packets.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Unframer {
 /// Writes the length before a packet that begins at `start` of `out`, where two bytes are reserved for it.
 ///
 /// # Panics
-/// If the packet is longer than `LONGEST_PACKET`, which no sealed packet is.
+/// If the packet is longer than `MAX_PACKET_BYTES`, which no sealed packet is.
 pub fn set_length(out: &mut [u8], start: usize) {
     let length = u16::try_from(out.len() - start - 2).expect("a sealed packet fits its length");
     out[start..start + 2].copy_from_slice(&length.to_be_bytes());

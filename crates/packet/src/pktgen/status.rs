@@ -77,7 +77,7 @@ impl DeviceStatus {
     pub fn parse(text: &str) -> Result<Self, StatusError> {
         let (settings, rest) = text.split_once("Current:").ok_or(StatusError("line \"Current:\""))?;
         let (current, result) = rest.split_once("Result:").ok_or(StatusError("line \"Result:\""))?;
-        let number = |part: &str, name: &str| value(part, name).and_then(leading_number);
+        let number = |part: &str, name: &str| value(part, name).and_then(read_leading_number);
         let required = |part, name: &'static str| number(part, name).ok_or(StatusError(name));
         let length = |name| required(settings, name).map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         Ok(Self {
@@ -112,7 +112,7 @@ impl DeviceStatus {
             busy_us: busy.trim().parse().ok()?,
             sent: sent.trim().parse().ok()?,
             fragments: fragments.trim().parse().ok()?,
-            errors: leading_number(value(rest, "errors:")?)?,
+            errors: read_leading_number(value(rest, "errors:")?)?,
         })
     }
 
@@ -152,7 +152,7 @@ fn line<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 /// A number that may have its unit behind it.
-fn leading_number(text: &str) -> Option<u64> {
+fn read_leading_number(text: &str) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
 }
@@ -235,7 +235,7 @@ Result: Starting
     }
 
     #[test]
-    fn running_mix_has_its_counts_and_no_result() {
+    fn mix_that_runs_has_its_counts_and_no_result() {
         let status = DeviceStatus::parse(RUNNING).unwrap();
         assert_eq!(status.mix, [(60, 7), (590, 4), (1514, 1)]);
         assert_eq!(status.mix_counts, [(60, 24_767), (590, 14_126), (1514, 3849)]);
@@ -278,7 +278,7 @@ Result: Starting
 
     proptest! {
         #[test]
-        fn damaged_texts_are_errors_or_numbers(at in 0usize..900, letter: char) {
+        fn texts_with_damage_are_errors_or_numbers(at in 0usize..900, letter: char) {
             let mut text = RUNNING.to_owned();
             let place = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
             text.insert(place, letter);

@@ -31,7 +31,7 @@ pub struct Expectation {
 impl Expectation {
     /// The name of the first check that fails. The driver knows whether other clients hold the same addresses or peer
     /// id.
-    pub fn missing(&self, granted: &dyn Granted, assigned: &AssignedConfig) -> Option<&'static str> {
+    pub fn find_missing(&self, granted: &dyn Granted, assigned: &AssignedConfig) -> Option<&'static str> {
         let in_pool = |address: IpAddr| self.pools.iter().any(|pool| pool.contains(&address));
         if assigned.addresses().next().is_none() {
             Some("partial_no_address")
@@ -76,7 +76,7 @@ mod tests {
         let missing = |options: &str, cipher| {
             let mut pushed = Pushed::default();
             pushed.absorb(options).unwrap();
-            expectation.missing(&pushed, &AssignedConfig { cipher, ..assigned(server, &pushed, None, None) })
+            expectation.find_missing(&pushed, &AssignedConfig { cipher, ..assigned(server, &pushed, None, None) })
         };
         let cipher = Some("AES-256-GCM");
         assert_eq!(missing(whole, cipher), None);

@@ -43,7 +43,7 @@ impl VpnClient {
     fn check(&mut self, now_ns: u64, effects: &mut impl Effects) {
         let Some(granted) = self.session.as_ref().and_then(|session| session.granted()) else { return };
         let Some(assigned) = self.assigned.as_deref() else { return };
-        let missing = self.settings.expectation.missing(granted, assigned);
+        let missing = self.settings.expectation.find_missing(granted, assigned);
         let malformed = granted.malformed().map(str::to_owned);
         // Claims the addresses in any case: other clients must not have the same.
         let shared = effects.claim(assigned, now_ns);

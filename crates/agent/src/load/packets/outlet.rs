@@ -49,6 +49,6 @@ impl Outlet for XdpOutlet {
     }
 
     fn has_waiting(&mut self) -> io::Result<bool> {
-        self.outstanding().map(|parts| parts > 0)
+        self.count_outstanding().map(|parts| parts > 0)
     }
 }

@@ -11,7 +11,7 @@ use leadline_sys::poll::{Interest, Poll};
 use leadline_sys::segments::{self, MOST_BYTES, MOST_SEGMENTS};
 use leadline_tunnel::client::server::Server;
 use leadline_tunnel::client::server::Transport;
-use leadline_tunnel::framing::{set_length, Unframer, LONGEST_PACKET};
+use leadline_tunnel::framing::{set_length, Unframer, MAX_PACKET_BYTES};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Datagrams that one call receives.
@@ -339,7 +339,7 @@ impl Outbox {
         if transport.is_stream() {
             self.bytes.extend_from_slice(&[0, 0]);
             // A stream cannot carry a packet that is longer than its length field can state.
-            if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > LONGEST_PACKET {
+            if seal(&mut self.bytes).is_err() || self.bytes.len() - start - 2 > MAX_PACKET_BYTES {
                 self.bytes.truncate(start);
                 return Ok(false);
             }

@@ -15,7 +15,7 @@ fn ports(first: u16, last: u16) -> PortRange {
 }
 
 /// The seed's settings: 64 bytes to one address.
-fn seed() -> FrameSpec {
+fn build_seed_frame() -> FrameSpec {
     FrameSpec {
         sizes: vec![FrameSize { bytes: 64, count: 1 }],
         source_mac: None,
@@ -88,12 +88,12 @@ fn seeds_script_has_these_commands() {
         "tos 00",
         "clone_skb 0",
     ];
-    assert_eq!(lines_of(&seed(), &flows(1), (0, 1), &[("clone_skb", "0")]).unwrap(), expected);
+    assert_eq!(lines_of(&build_seed_frame(), &flows(1), (0, 1), &[("clone_skb", "0")]).unwrap(), expected);
 }
 
 #[test]
 fn flows_are_as_many_values_of_a_range_and_ports_end_behind_the_last() {
-    let found = lines(&seed(), 1000);
+    let found = lines(&build_seed_frame(), 1000);
     assert!(
         found.contains(&"udp_src_min 1024".to_owned()) && found.contains(&"udp_src_max 2024".to_owned()),
         "{found:?}"
@@ -101,7 +101,7 @@ fn flows_are_as_many_values_of_a_range_and_ports_end_behind_the_last() {
     let spec = FrameSpec {
         source_ports: ports(5, 5),
         destinations: addresses("198.18.0.2", "198.18.0.9", FieldOrder::InTurn),
-        ..seed()
+        ..build_seed_frame()
     };
     let found = lines(&spec, 8);
     assert!(
@@ -115,7 +115,7 @@ fn random_ranges_have_their_flags_and_an_end_behind_the_last() {
     let spec = FrameSpec {
         destinations: addresses("198.18.0.2", "198.18.0.9", FieldOrder::Random),
         destination_ports: PortRange { first: 1, last: 65_535, order: FieldOrder::Random },
-        ..seed()
+        ..build_seed_frame()
     };
     let found = lines(&spec, 4);
     for expected in ["dst_max 198.18.0.10", "udp_dst_max 65535", "flag IPDST_RND", "flag UDPDST_RND"] {
@@ -125,7 +125,7 @@ fn random_ranges_have_their_flags_and_an_end_behind_the_last() {
 
 #[test]
 fn threads_have_their_own_source_ports_and_queues() {
-    let of = |thread| lines_of(&seed(), &flows(8), (thread, 2), &[]).unwrap();
+    let of = |thread| lines_of(&build_seed_frame(), &flows(8), (thread, 2), &[]).unwrap();
     let (first, second) = (of(0), of(1));
     assert!(
         first.contains(&"udp_src_min 1024".to_owned()) && first.contains(&"udp_src_max 1028".to_owned()),
@@ -136,7 +136,7 @@ fn threads_have_their_own_source_ports_and_queues() {
         "{second:?}"
     );
     assert!(second.contains(&"flag QUEUE_MAP_CPU".to_owned()));
-    assert!(lines_of(&seed(), &flows(9), (0, 2), &[]).unwrap_err().contains("9 flows"));
+    assert!(lines_of(&build_seed_frame(), &flows(9), (0, 2), &[]).unwrap_err().contains("9 flows"));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn tags_classes_checksums_and_mixes_have_their_commands() {
         sizes: vec![FrameSize { bytes: 68, count: 7 }, FrameSize { bytes: 1514, count: 1 }],
         dscp: 46,
         has_udp_checksum: true,
-        ..seed()
+        ..build_seed_frame()
     };
     let found = lines(&spec, 1);
     for expected in
@@ -166,7 +166,7 @@ fn packets_over_ipv6_have_single_addresses() {
         sizes: vec![FrameSize { bytes: 80, count: 1 }],
         sources: Some(addresses("fd00::1", "fd00::1", FieldOrder::InTurn)),
         destinations: addresses("fd00::2", "fd00::9", FieldOrder::InTurn),
-        ..seed()
+        ..build_seed_frame()
     };
     let found = lines(&spec, 1);
     for expected in ["src6 fd00::1", "dst6 fd00::2", "traffic_class 00", "flag UDPCSUM"] {
@@ -182,27 +182,31 @@ fn what_pktgen_cannot_do_is_said() {
         assert!(error.contains(word), "{error}");
     };
     let tags = vec![VlanSpec { protocol: 0x8100, first: 1, last: 9, priority: 0 }];
-    refused(FrameSpec { ttl: 64, ..seed() }, "TTL");
-    refused(FrameSpec { transport: FrameTransport::IcmpEcho, ..seed() }, "UDP");
-    refused(FrameSpec { template: Some("02".repeat(14)), ..seed() }, "template");
-    refused(FrameSpec { vlans: tags, sizes: vec![FrameSize { bytes: 68, count: 1 }], ..seed() }, "VID_RND");
+    refused(FrameSpec { ttl: 64, ..build_seed_frame() }, "TTL");
+    refused(FrameSpec { transport: FrameTransport::IcmpEcho, ..build_seed_frame() }, "UDP");
+    refused(FrameSpec { template: Some("02".repeat(14)), ..build_seed_frame() }, "template");
+    refused(FrameSpec { vlans: tags, sizes: vec![FrameSize { bytes: 68, count: 1 }], ..build_seed_frame() }, "VID_RND");
     let zipf = PacketFlows { zipf: Some(1.0), ..flows(2) };
-    assert!(lines_of(&seed(), &zipf, (0, 1), &[]).unwrap_err().contains("Zipf"));
+    assert!(lines_of(&build_seed_frame(), &zipf, (0, 1), &[]).unwrap_err().contains("Zipf"));
     let random = PacketFlows { order: FieldOrder::Random, ..flows(2) };
-    assert!(lines_of(&seed(), &random, (0, 1), &[]).unwrap_err().contains("at random"));
-    let spec = FrameSpec { destination_ports: ports(1, 3), ..seed() };
+    assert!(lines_of(&build_seed_frame(), &random, (0, 1), &[]).unwrap_err().contains("at random"));
+    let spec = FrameSpec { destination_ports: ports(1, 3), ..build_seed_frame() };
     assert!(
         lines_of(&spec, &flows(4), (0, 1), &[]).unwrap_err().contains("12"),
         "4 source ports by 3 destination ports"
     );
-    let spec = FrameSpec { source_ports: ports(65_000, 65_535), ..seed() };
+    let spec = FrameSpec { source_ports: ports(65_000, 65_535), ..build_seed_frame() };
     assert!(lines_of(&spec, &flows(536), (0, 1), &[]).unwrap_err().contains("65534"));
 }
 
 #[test]
 fn further_commands_are_behind_ours_unless_an_option_has_them() {
-    let found =
-        lines_of(&seed(), &flows(1), (0, 1), &[("flag", "NODE,!UDPCSUM"), ("tos", "03"), ("queue_map_min", "1")]);
+    let found = lines_of(
+        &build_seed_frame(),
+        &flows(1),
+        (0, 1),
+        &[("flag", "NODE,!UDPCSUM"), ("tos", "03"), ("queue_map_min", "1")],
+    );
     let found = found.unwrap();
     assert_eq!(found[found.len() - 4..], ["flag NODE", "flag !UDPCSUM", "queue_map_min 1", "tos 03"]);
     for (name, value, word) in [
@@ -212,7 +216,7 @@ fn further_commands_are_behind_ours_unless_an_option_has_them() {
         ("Count", "5", "small letters"),
         ("spi", "1\ncount 5", "short"),
     ] {
-        let error = lines_of(&seed(), &flows(1), (0, 1), &[(name, value)]).unwrap_err();
+        let error = lines_of(&build_seed_frame(), &flows(1), (0, 1), &[(name, value)]).unwrap_err();
         assert!(error.contains(word), "{error}");
     }
 }

@@ -122,7 +122,7 @@ impl ControlMessage {
         } else if let Some(info) = after("INFO_PRE").or_else(|| after("INFO")) {
             Self::Info(owned(info).unwrap_or_default())
         } else if let Some(keywords) = after("AUTH_PENDING") {
-            let timeout = |word: &str| leading_number(word.strip_prefix("timeout ")?);
+            let timeout = |word: &str| read_leading_number(word.strip_prefix("timeout ")?);
             // The last one counts.
             Self::AuthPending { timeout_s: keywords.and_then(|words| words.split(',').filter_map(timeout).next_back()) }
         } else if text.starts_with("EXIT") {
@@ -187,12 +187,12 @@ fn auth_failed(reason: Option<&str>) -> ControlMessage {
     ControlMessage::AuthFailed {
         reason: (!message.is_empty()).then(|| message.to_owned()),
         temporary: true,
-        backoff_s: flags.split(',').find_map(|flag| leading_number(flag.strip_prefix("backoff ")?)),
+        backoff_s: flags.split(',').find_map(|flag| read_leading_number(flag.strip_prefix("backoff ")?)),
     }
 }
 
 /// The number at the beginning of a text, as C's `scanf` parses it.
-fn leading_number(text: &str) -> Option<u32> {
+fn read_leading_number(text: &str) -> Option<u32> {
     let text = text.trim_start();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()
