@@ -1,0 +1,7 @@
+//! Recorded HTTP traffic as a stream of requests with their times, sessions and, where the source has them, answers.
+//! Each kind of source is a module that reads bytes in order with bounded memory; `recorded` is what they all give. Opens
+//! no file or socket, reads no clock. Sources are hostile: what cannot be read costs one count of its cause.
+
+mod recorded;
+
+pub use recorded::{Cause, Causes, Recorded, RecordedAnswer, Source, SourceError};
