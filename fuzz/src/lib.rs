@@ -8,5 +8,6 @@ pub mod ikev2;
 pub mod inside;
 pub mod openvpn;
 pub mod openvpn_client;
+pub mod replay;
 pub mod transport;
 pub mod tunnel;

@@ -78,6 +78,21 @@ impl BodyReader {
         Ok(at)
     }
 
+    /// Passes over bytes that are not there to be read; returns false, and does nothing, if they may be more than this
+    /// body, or within its framing.
+    pub(crate) fn pass_over(&mut self, bytes: u64) -> bool {
+        self.state = match self.state {
+            State::Length { left } if bytes == left => State::Done,
+            State::Length { left } if bytes < left => State::Length { left: left - bytes },
+            State::ChunkData { left } if bytes == left => State::ChunkEnd(b"\r\n"),
+            State::ChunkData { left } if bytes < left => State::ChunkData { left: left - bytes },
+            State::UntilClose => State::UntilClose,
+            _ => return false,
+        };
+        self.bytes = self.bytes.saturating_add(bytes);
+        true
+    }
+
     fn step(&mut self, input: &[u8], lines: &mut LineReader, sink: &mut impl Sink) -> Result<usize, Malformed> {
         match self.state {
             State::Length { left } => Ok(self.skip(input, left, State::Done, |left| State::Length { left }, sink)),

@@ -1,10 +1,11 @@
 //! The server's parser: requests from bytes that arrive in pieces of any size. Owns the request line, the required
 //! fields of a request (RFC 9112, 3.2 and 6.3), and skipping its body. Keeps the target of the latest request in one
-//! buffer, and nothing else of a request.
+//! buffer, and nothing else of a request; a caller that needs more passes a [`Sink`].
 
 use crate::body::{BodyReader, Framing};
 use crate::fields::{is_token, minor_version, Coding, Field};
 use crate::head::{HeadLines, HeadReader};
+use crate::sink::Sink;
 use crate::Malformed;
 
 /// The methods that the responder distinguishes.
@@ -79,25 +80,40 @@ impl Default for RequestLine {
     }
 }
 
-impl HeadLines for RequestLine {
+/// The handler of a request's head lines.
+struct Lines<'p, S> {
+    line: &'p mut RequestLine,
+    sink: &'p mut S,
+}
+
+impl<S: Sink> HeadLines for Lines<'_, S> {
+    #[inline]
     fn start(&mut self, line: &[u8]) -> Result<bool, Malformed> {
         // RFC 9112, 2.2: "a server ... SHOULD ignore at least one empty line (CRLF) received prior to the request-line".
         if line.is_empty() {
             return Ok(false);
         }
         let (method, target, minor_version) = request_line(line)?;
-        self.target.clear();
-        self.target.extend_from_slice(target);
-        (self.method, self.minor_version) = (method, minor_version);
+        self.line.target.clear();
+        self.line.target.extend_from_slice(target);
+        self.line.method = match method {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            _ => Method::Other,
+        };
+        self.line.minor_version = minor_version;
+        self.sink.request(method, target);
         Ok(true)
     }
 
     /// RFC 9112, 5.2: a server that receives a folded field in a request "MUST either reject the message by sending a
     /// 400" or replace it.
+    #[inline]
     fn field(&mut self, field: Field<'_>) -> Result<(), Malformed> {
         if field.name.is_empty() {
             return Err(Malformed::FoldedField);
         }
+        self.sink.field(field.name, field.value);
         Ok(())
     }
 }
@@ -129,17 +145,34 @@ impl RequestParser {
     /// request is unknown.
     #[inline]
     pub fn feed(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
-        let fed = self.advance(input);
+        self.feed_into(input, &mut ())
+    }
+
+    /// Like [`RequestParser::feed`], and passes the request to `sink`.
+    ///
+    /// # Errors
+    /// As [`RequestParser::feed`].
+    #[inline]
+    pub fn feed_into(&mut self, input: &[u8], sink: &mut impl Sink) -> Result<FedRequest, Malformed> {
+        let fed = self.advance(input, sink);
         if let Err(cause) = fed {
             self.state = State::Failed(cause);
         }
         fed
     }
 
-    fn advance(&mut self, input: &[u8]) -> Result<FedRequest, Malformed> {
+    /// Passes over bytes of a body that are not there to be read, as those that a capture has not; returns false, and does
+    /// nothing, if they may be more than bytes of this body.
+    #[must_use]
+    pub fn skip(&mut self, bytes: u64) -> bool {
+        let State::Body(body) = &mut self.state else { return false };
+        body.pass_over(bytes)
+    }
+
+    fn advance(&mut self, input: &[u8], sink: &mut impl Sink) -> Result<FedRequest, Malformed> {
         let mut at = 0;
         if let State::Head = self.state {
-            if !self.head.read(input, &mut at, &mut self.line)? {
+            if !self.head.read(input, &mut at, &mut Lines { line: &mut self.line, sink })? {
                 return Ok(FedRequest { consumed: at, event: None });
             }
             if self.end_of_head()? {
@@ -149,7 +182,7 @@ impl RequestParser {
         match &mut self.state {
             State::Failed(cause) => Err(*cause),
             State::Body(body) => {
-                at += body.feed(&input[at..], &mut self.head.lines, &mut ())?;
+                at += body.feed(&input[at..], &mut self.head.lines, sink)?;
                 let event = body.is_done().then_some(body.bytes).map(|bytes| self.completed(bytes));
                 Ok(FedRequest { consumed: at, event })
             }
@@ -193,7 +226,7 @@ impl RequestParser {
 }
 
 /// Parses `METHOD SP TARGET SP HTTP/1.x`.
-fn request_line(line: &[u8]) -> Result<(Method, &[u8], u8), Malformed> {
+fn request_line(line: &[u8]) -> Result<(&[u8], &[u8], u8), Malformed> {
     let first = line.iter().position(|&byte| byte == b' ').ok_or(Malformed::RequestLine)?;
     let last =
         line.iter().rposition(|&byte| byte == b' ').filter(|&last| last > first).ok_or(Malformed::RequestLine)?;
@@ -205,18 +238,13 @@ fn request_line(line: &[u8]) -> Result<(Method, &[u8], u8), Malformed> {
     if target.iter().any(|byte| !byte.is_ascii_graphic()) {
         return Err(Malformed::Target);
     }
-    let method = match method {
-        b"GET" => Method::Get,
-        b"HEAD" => Method::Head,
-        _ => Method::Other,
-    };
     Ok((method, target, minor))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Method, Request, RequestEvent, RequestParser};
-    use crate::{Malformed, HEAD_LIMIT_BYTES};
+    use crate::{Malformed, Sink, HEAD_LIMIT_BYTES};
 
     fn fed(text: &str) -> Result<(Option<RequestEvent>, usize), Malformed> {
         RequestParser::default().feed(text.as_bytes()).map(|fed| (fed.event, fed.consumed))
@@ -252,6 +280,54 @@ mod tests {
         assert_eq!((fed.consumed, fed.event), (head.len(), Some(RequestEvent::ContinueExpected)));
         assert_eq!(parser.feed(b"abc").unwrap().event, request(Method::Other, true, false, 3));
         assert_eq!(parser.target(), b"/x");
+    }
+
+    /// A sink that records everything.
+    #[derive(Default)]
+    struct Recorder(String);
+
+    impl Sink for Recorder {
+        fn request(&mut self, method: &[u8], target: &[u8]) {
+            self.0 += &format!("<{} {}>", String::from_utf8_lossy(method), String::from_utf8_lossy(target));
+        }
+
+        fn field(&mut self, name: &[u8], value: &[u8]) {
+            self.0 += &format!("{}={};", String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        }
+
+        fn body(&mut self, bytes: &[u8]) {
+            self.0 += &String::from_utf8_lossy(bytes);
+        }
+    }
+
+    #[test]
+    fn a_sink_sees_the_request_without_its_chunks() {
+        let text = "PATCH /a?b HTTP/1.1\r\nHost: h\r\nX:  y z \r\nTransfer-Encoding: chunked\r\n\r\n\
+                    3;e=f\r\nabc\r\n1\r\nd\r\n0\r\nTrailer: no\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\n\r\n";
+        for size in [1, 2, 7, text.len()] {
+            let (mut parser, mut recorder, mut requests) = (RequestParser::default(), Recorder::default(), 0);
+            for mut piece in text.as_bytes().chunks(size) {
+                while !piece.is_empty() {
+                    let fed = parser.feed_into(piece, &mut recorder).unwrap();
+                    requests += usize::from(fed.event.is_some());
+                    piece = &piece[fed.consumed..];
+                }
+            }
+            assert_eq!(requests, 2);
+            assert_eq!(recorder.0, "<PATCH /a?b>Host=h;X=y z;Transfer-Encoding=chunked;abcd<GET /b>Host=h;");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_there_are_passed_over_within_a_body_alone() {
+        let mut parser = RequestParser::default();
+        assert!(!parser.skip(1), "before a head");
+        parser.feed(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\na").unwrap();
+        assert!(!parser.skip(6) && parser.skip(4));
+        assert_eq!(parser.feed(b"f").unwrap().event, request(Method::Other, true, false, 6));
+        parser.feed(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\na").unwrap();
+        assert!(parser.skip(5));
+        assert_eq!(parser.feed(b"").unwrap().event, request(Method::Other, true, false, 6));
     }
 
     #[test]

@@ -153,6 +153,14 @@ impl ResponseParser {
         fed
     }
 
+    /// Passes over bytes of a body that are not there to be read, as those that a capture has not; returns false, and does
+    /// nothing, if they may be more than bytes of this body.
+    #[must_use]
+    pub fn skip(&mut self, bytes: u64) -> bool {
+        let State::Body(body) = &mut self.state else { return false };
+        body.pass_over(bytes)
+    }
+
     /// Returns what the end of the connection means at this point.
     pub fn finish(&mut self) -> End {
         match &self.state {
@@ -284,6 +292,19 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(one(text), Ok((expected, text.len())), "{text:?}");
         }
+    }
+
+    #[test]
+    fn bytes_that_are_not_there_are_passed_over_within_a_body_alone() {
+        let mut parser = ResponseParser::new(false);
+        parser.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        assert!(!parser.skip(1), "the size of a chunk is not known");
+        parser.feed(b"5\r\na").unwrap();
+        assert!(!parser.skip(5) && parser.skip(4));
+        assert_eq!(parser.feed(b"\r\n0\r\n\r\n").unwrap().response, whole(200, true, 5));
+        parser.feed(b"HTTP/1.1 200 OK\r\n\r\nabc").unwrap();
+        assert!(parser.skip(1 << 40));
+        assert_eq!(parser.finish(), End::Response(whole(200, false, 3 + (1 << 40)).unwrap()));
     }
 
     #[test]

@@ -1,11 +1,14 @@
-//! The receiver of a response's content while it is parsed. Owns the interface; the parsers of heads and bodies call it.
+//! The receiver of a message's content while it is parsed. Owns the interface; the parsers of heads and bodies call it.
 
-/// A receiver of a response's head and body while they arrive, before the response is known to be complete.
+/// A receiver of a message's head and body while they arrive, before the message is known to be complete.
 pub trait Sink {
     /// Whether the sink receives heads.
     const WANTS_HEADS: bool = true;
 
-    /// A head begins. Earlier fields that completed no response belong to an interim response.
+    /// The head of a request begins: its method and its target, as they were sent.
+    fn request(&mut self, _method: &[u8], _target: &[u8]) {}
+
+    /// The head of a response begins. Earlier fields that completed no response belong to an interim response.
     fn status(&mut self, _status: u16) {}
 
     /// The reason phrase of a head, which may be empty.

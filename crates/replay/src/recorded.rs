@@ -34,9 +34,12 @@ pub struct RecordedAnswer {
     pub status: Option<u16>,
     /// Header fields as lines `Name: value\r\n`, all of them.
     pub fields: Option<Vec<u8>>,
-    /// The body as it was carried, with the transfer's framing removed and its content coding kept.
+    /// The body as it was carried, with the transfer's framing removed and its content coding kept, except where the next
+    /// field says otherwise.
     pub body: Option<Vec<u8>>,
-    /// The size of the body, bytes, by itself.
+    /// Whether the source has taken the content coding off, whatever `fields` says of it: so HAR keeps bodies.
+    pub body_is_decoded: bool,
+    /// The size of the body, bytes, by itself; decoded if the body is.
     pub body_bytes: Option<u64>,
     /// From the request's last byte to the answer's first one, ns, or what the source has instead (a log's whole time).
     pub latency_ns: Option<u64>,

@@ -27,13 +27,15 @@ pub enum CaptureError {
         /// Within what.
         within: &'static str,
     },
-    /// Its frames are not Ethernet frames.
-    #[error("the capture has frames of link type {number} ({name}); only Ethernet (1) can be replayed")]
+    /// Its frames are of a link that is not read.
+    #[error("the capture has frames of link type {number} ({name}); only {wanted} can be replayed")]
     LinkType {
         /// The number of the link type.
         number: u32,
         /// Its name.
         name: &'static str,
+        /// What is read.
+        wanted: &'static str,
     },
     /// A frame is longer than any that is read.
     #[error("a frame of {bytes} bytes at byte {at} of the capture; the maximum is {max}")]

@@ -49,6 +49,8 @@ pub(super) struct Ip {
     pub(super) header_bytes: usize,
     /// The transport above it; `None` in a later fragment and where it is not known.
     pub(super) transport: Option<Transport>,
+    /// The protocol of the transport if this is a later fragment.
+    pub(super) later_fragment_of: Option<u8>,
 }
 
 /// The header above IP.
@@ -90,8 +92,11 @@ impl Transport {
 }
 
 /// Returns where the tags of a frame lie (their control information) and the type of what they carry, with its place.
-pub(super) fn read_tags(frame: &[u8], mut found: impl FnMut(usize)) -> Option<(u16, usize)> {
-    let mut at = ADDRESSES_BYTES;
+pub(super) fn read_tags(frame: &[u8], found: impl FnMut(usize)) -> Option<(u16, usize)> {
+    read_tags_at(frame, ADDRESSES_BYTES, found)
+}
+
+fn read_tags_at(frame: &[u8], mut at: usize, mut found: impl FnMut(usize)) -> Option<(u16, usize)> {
     loop {
         let kind = u16_at(frame, at)?;
         if !TAGS.contains(&kind) {
@@ -105,7 +110,26 @@ pub(super) fn read_tags(frame: &[u8], mut found: impl FnMut(usize)) -> Option<(u
 
 /// Finds what a frame carries.
 pub(super) fn parse(frame: &[u8]) -> Network {
-    let Some((kind, at)) = read_tags(frame, |_| {}) else { return Network::Other };
+    parse_typed(frame, ADDRESSES_BYTES)
+}
+
+/// Finds what a frame carries whose Ethernet type, or first tag, lies at `at`.
+pub(super) fn parse_typed(frame: &[u8], at: usize) -> Network {
+    let Some((kind, at)) = read_tags_at(frame, at, |_| {}) else { return Network::Other };
+    parse_kind(frame, kind, at)
+}
+
+/// Finds what a frame carries whose IP header begins at `at`.
+pub(super) fn parse_ip(frame: &[u8], at: usize) -> Network {
+    match frame.get(at).map(|byte| byte >> 4) {
+        Some(4) => parse_kind(frame, IPV4, at),
+        Some(6) => parse_kind(frame, IPV6, at),
+        _ => Network::Other,
+    }
+}
+
+/// Finds what a frame carries by the Ethernet type.
+pub(super) fn parse_kind(frame: &[u8], kind: u16, at: usize) -> Network {
     match kind {
         IPV4 => parse_v4(frame, at).map_or(Network::Other, Network::V4),
         IPV6 => parse_v6(frame, at).map_or(Network::Other, Network::V6),
@@ -134,7 +158,8 @@ fn parse_v4(frame: &[u8], at: usize) -> Option<Ip> {
         is_fragment: fragment & 0x2000 != 0,
         is_routed: false,
     });
-    Some(Ip { at, header_bytes, transport })
+    let later_fragment_of = transport.is_none().then_some(header[9]);
+    Some(Ip { at, header_bytes, transport, later_fragment_of })
 }
 
 fn parse_v6(frame: &[u8], at: usize) -> Option<Ip> {
@@ -143,11 +168,18 @@ fn parse_v6(frame: &[u8], at: usize) -> Option<Ip> {
         return None;
     }
     let end = at + IPV6_BYTES + usize::from(u16_at(header, 4)?);
-    let transport = find_transport(frame, header[6], at + IPV6_BYTES, end);
-    Some(Ip { at, header_bytes: IPV6_BYTES, transport })
+    let mut later_fragment_of = None;
+    let transport = find_transport(frame, header[6], at + IPV6_BYTES, end, &mut later_fragment_of);
+    Some(Ip { at, header_bytes: IPV6_BYTES, transport, later_fragment_of })
 }
 
-fn find_transport(frame: &[u8], mut protocol: u8, mut at: usize, end: usize) -> Option<Transport> {
+fn find_transport(
+    frame: &[u8],
+    mut protocol: u8,
+    mut at: usize,
+    end: usize,
+    later_fragment_of: &mut Option<u8>,
+) -> Option<Transport> {
     let (mut is_fragment, mut is_routed) = (false, false);
     loop {
         let extension = frame.get(at..end.min(frame.len()))?;
@@ -162,6 +194,7 @@ fn find_transport(frame: &[u8], mut protocol: u8, mut at: usize, end: usize) -> 
             FRAGMENT => {
                 let offset_and_more = u16_at(extension, 2)?;
                 if offset_and_more & 0xfff8 != 0 {
+                    *later_fragment_of = extension.first().copied();
                     return None;
                 }
                 is_fragment |= offset_and_more & 1 != 0;

@@ -1,16 +1,54 @@
-//! Names of link types (the registry of LINKTYPE values), for the line that refuses them.
+//! Link types (the registry of LINKTYPE values): those that are read, and the names of others, for the line that refuses
+//! them.
 
 use super::error::CaptureError;
 
-/// IEEE 802.3 Ethernet.
-const ETHERNET: u32 = 1;
+/// What the frames of an interface begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkType {
+    /// IEEE 802.3 Ethernet.
+    #[default]
+    Ethernet,
+    /// Nothing: IP itself.
+    Ip,
+    /// The address family in four bytes, as loopbacks of BSD have it.
+    Loopback,
+    /// Linux cooked, of the interface "any".
+    Cooked,
+    /// Linux cooked, version 2.
+    Cooked2,
+}
 
-/// Accepts Ethernet alone.
-pub(super) fn require_ethernet(number: u32) -> Result<(), CaptureError> {
-    if number == ETHERNET {
-        return Ok(());
+/// Which link types a reader accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepted {
+    /// Ethernet alone: what can be sent again.
+    Ethernet,
+    /// All that [`LinkType`] has.
+    WithIp,
+}
+
+impl Accepted {
+    /// Returns the link type of a number, or refuses it by its name.
+    pub(super) fn check(self, number: u32) -> Result<LinkType, CaptureError> {
+        let link = match number {
+            1 => Some(LinkType::Ethernet),
+            12 | 14 | 101 | 228 | 229 => Some(LinkType::Ip),
+            0 | 108 => Some(LinkType::Loopback),
+            113 => Some(LinkType::Cooked),
+            276 => Some(LinkType::Cooked2),
+            _ => None,
+        };
+        let wanted = match self {
+            Self::Ethernet => "Ethernet (1)",
+            Self::WithIp => "Ethernet, raw IP, BSD loopback and Linux cooked",
+        };
+        link.filter(|link| self == Self::WithIp || *link == LinkType::Ethernet).ok_or(CaptureError::LinkType {
+            number,
+            name: name_of(number),
+            wanted,
+        })
     }
-    Err(CaptureError::LinkType { number, name: name_of(number) })
 }
 
 fn name_of(number: u32) -> &'static str {

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::error::CaptureError;
-use super::link_type::require_ethernet;
+use super::link_type::{Accepted, LinkType};
 use super::source::{ByteOrder, Source};
 
 const HEADER_BYTES: usize = 24;
@@ -20,6 +20,7 @@ pub(super) struct Pcap {
     order: ByteOrder,
     fraction_ns: u32,
     pub(super) fcs_bytes: u32,
+    pub(super) link: LinkType,
 }
 
 /// What the head of a frame says.
@@ -46,6 +47,7 @@ impl Pcap {
     pub(super) fn read_header<R: Read>(
         source: &mut Source<R>,
         (order, fraction_ns): (ByteOrder, u32),
+        accepted: Accepted,
     ) -> Result<Self, CaptureError> {
         let mut header = [0; HEADER_BYTES - 4];
         source.read(&mut header, "its header")?;
@@ -53,10 +55,10 @@ impl Pcap {
         if version != VERSION {
             return Err(CaptureError::Malformed { at: 4, what: "version of pcap", value: version.into() });
         }
-        let link = order.u32(&header, 16);
-        require_ethernet(link & LINK_TYPE_BITS)?;
-        let fcs_bytes = if link & HAS_FCS != 0 { (link >> 28) * 2 } else { 0 };
-        Ok(Self { order, fraction_ns, fcs_bytes })
+        let number = order.u32(&header, 16);
+        let link = accepted.check(number & LINK_TYPE_BITS)?;
+        let fcs_bytes = if number & HAS_FCS != 0 { (number >> 28) * 2 } else { 0 };
+        Ok(Self { order, fraction_ns, fcs_bytes, link })
     }
 
     /// Reads the head of the next frame; `None` at the end.

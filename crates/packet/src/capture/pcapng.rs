@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use super::error::CaptureError;
-use super::link_type::require_ethernet;
+use super::link_type::{Accepted, LinkType};
 use super::source::{ByteOrder, Source};
 
 /// The type of a section's header: the same in both byte orders.
@@ -42,6 +42,7 @@ struct Interface {
 pub(super) struct Pcapng {
     order: ByteOrder,
     interfaces: Vec<Interface>,
+    accepted: Accepted,
 }
 
 /// A frame that follows in the stream. `padding_bytes` lie between it and the next block.
@@ -51,14 +52,15 @@ pub(super) struct Head {
     pub(super) original_bytes: u32,
     pub(super) at_ns: Option<u64>,
     pub(super) fcs_bytes: u32,
+    pub(super) link: LinkType,
     rest_bytes: u32,
     length: u32,
 }
 
 impl Pcapng {
     /// Reads the header of the first section behind its type.
-    pub(super) fn read_header<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
-        let mut this = Self { order: ByteOrder::Little, interfaces: Vec::new() };
+    pub(super) fn read_header<R: Read>(source: &mut Source<R>, accepted: Accepted) -> Result<Self, CaptureError> {
+        let mut this = Self { order: ByteOrder::Little, interfaces: Vec::new(), accepted };
         let mut length = [0; 4];
         source.read(&mut length, "its header")?;
         this.begin_section(source, length)?;
@@ -177,7 +179,7 @@ impl Pcapng {
         source.read(&mut fixed, WITHIN)?;
         let [high, low, captured_bytes, original_bytes] = [4, 8, 12, 16].map(|at| self.order.u32(&fixed, at));
         let number = if is_old { self.order.u16(&fixed, 0).into() } else { self.order.u32(&fixed, 0) };
-        let interface = self.interface(number, at)?;
+        let (interface, link) = self.interface(number, at)?;
         let ticks = u64::from(high) << 32 | u64::from(low);
         let Some(at_ns) = instant_ns(ticks, interface.resolution, interface.offset_s) else {
             return Err(CaptureError::Malformed { at, what: "a time out of range", value: ticks });
@@ -187,7 +189,7 @@ impl Pcapng {
             return Err(CaptureError::Malformed { at, what, value: captured_bytes.into() });
         };
         let fcs_bytes = interface.fcs_bytes;
-        Ok(Head { captured_bytes, original_bytes, at_ns: Some(at_ns), fcs_bytes, rest_bytes, length })
+        Ok(Head { captured_bytes, original_bytes, at_ns: Some(at_ns), fcs_bytes, link, rest_bytes, length })
     }
 
     /// Such a block says neither a time nor how much was captured.
@@ -195,21 +197,20 @@ impl Pcapng {
         let rest = rest_of(body_bytes_of(length, at)?, 4, at)?;
         let mut fixed = [0; 4];
         source.read(&mut fixed, WITHIN)?;
-        let interface = self.interface(0, at)?;
+        let (interface, link) = self.interface(0, at)?;
         let original_bytes = self.order.u32(&fixed, 0);
         let limit = if interface.snapshot_bytes == 0 { u32::MAX } else { interface.snapshot_bytes };
         let captured_bytes = rest.min(original_bytes).min(limit);
         let (fcs_bytes, rest_bytes) = (interface.fcs_bytes, rest - captured_bytes);
-        Ok(Head { captured_bytes, original_bytes, at_ns: None, fcs_bytes, rest_bytes, length })
+        Ok(Head { captured_bytes, original_bytes, at_ns: None, fcs_bytes, link, rest_bytes, length })
     }
 
-    fn interface(&self, number: u32, at: u64) -> Result<&Interface, CaptureError> {
+    fn interface(&self, number: u32, at: u64) -> Result<(&Interface, LinkType), CaptureError> {
         let Some(interface) = self.interfaces.get(number as usize) else {
             let what = "a frame of an interface that was not described";
             return Err(CaptureError::Malformed { at, what, value: number.into() });
         };
-        require_ethernet(interface.link_type)?;
-        Ok(interface)
+        Ok((interface, self.accepted.check(interface.link_type)?))
     }
 
     fn check_end<R: Read>(&self, source: &mut Source<R>, length: u32) -> Result<(), CaptureError> {

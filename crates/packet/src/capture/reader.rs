@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::error::CaptureError;
+use super::link_type::{Accepted, LinkType};
 use super::pcap::Pcap;
 use super::pcapng::{Pcapng, SECTION};
 use super::source::Source;
@@ -19,6 +20,8 @@ pub struct CapturedFrame<'a> {
     pub original_bytes: u32,
     /// When it was captured, ns since 1970; `None` where the format keeps no time.
     pub at_ns: Option<u64>,
+    /// What it begins with.
+    pub link: LinkType,
 }
 
 impl CapturedFrame<'_> {
@@ -43,18 +46,30 @@ enum Format {
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the header of a capture from its beginning.
+    /// Reads the header of a capture of Ethernet frames from its beginning.
     ///
     /// # Errors
     /// What makes it no capture of Ethernet frames.
     pub fn open(input: R) -> Result<Self, CaptureError> {
+        Self::open_accepting(input, Accepted::Ethernet)
+    }
+
+    /// Reads the header of a capture of any [`LinkType`] from its beginning; its interfaces may have several.
+    ///
+    /// # Errors
+    /// What makes it no capture of frames that are read.
+    pub fn open_any_link(input: R) -> Result<Self, CaptureError> {
+        Self::open_accepting(input, Accepted::WithIp)
+    }
+
+    fn open_accepting(input: R, accepted: Accepted) -> Result<Self, CaptureError> {
         let mut source = Source::new(input);
         let mut magic = [0; 4];
         source.read(&mut magic, "its first number")?;
         let format = if magic == SECTION {
-            Format::Pcapng(Pcapng::read_header(&mut source)?)
+            Format::Pcapng(Pcapng::read_header(&mut source, accepted)?)
         } else if let Some(recognised) = Pcap::recognise(magic) {
-            Format::Pcap(Pcap::read_header(&mut source, recognised)?)
+            Format::Pcap(Pcap::read_header(&mut source, recognised, accepted)?)
         } else {
             return Err(refusal(magic));
         };
@@ -66,23 +81,23 @@ impl<R: Read> CaptureReader<R> {
     /// # Errors
     /// What is wrong with the capture. Nothing more can be read of it then.
     pub fn next_frame(&mut self) -> Result<Option<CapturedFrame<'_>>, CaptureError> {
-        let (at_ns, original_bytes, fcs_bytes) = match &mut self.format {
+        let (at_ns, original_bytes, fcs_bytes, link) = match &mut self.format {
             Format::Pcap(pcap) => {
                 let Some(head) = pcap.read_head(&mut self.source)? else { return Ok(None) };
                 read_frame(&mut self.source, &mut self.frame, head.captured_bytes)?;
-                (Some(head.at_ns), head.original_bytes, pcap.fcs_bytes)
+                (Some(head.at_ns), head.original_bytes, pcap.fcs_bytes, pcap.link)
             }
             Format::Pcapng(pcapng) => {
                 let Some(head) = pcapng.read_head(&mut self.source)? else { return Ok(None) };
                 read_frame(&mut self.source, &mut self.frame, head.captured_bytes)?;
                 pcapng.end_packet(&mut self.source, head)?;
-                (head.at_ns, head.original_bytes, head.fcs_bytes)
+                (head.at_ns, head.original_bytes, head.fcs_bytes, head.link)
             }
         };
         // Some writers say less than they kept.
         let original_bytes = original_bytes.max(self.frame.len() as u32).saturating_sub(fcs_bytes);
         let kept = self.frame.len().min(original_bytes as usize);
-        Ok(Some(CapturedFrame { bytes: &self.frame[..kept], original_bytes, at_ns }))
+        Ok(Some(CapturedFrame { bytes: &self.frame[..kept], original_bytes, at_ns, link }))
     }
 
     /// Returns the input, for a file that is read again from its beginning.

@@ -3,4 +3,5 @@
 mod captures;
 mod frames;
 mod rewriting;
+mod segments;
 mod stored_corpus;

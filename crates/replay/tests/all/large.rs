@@ -1,0 +1,114 @@
+//! A large capture, made while it is read: how much memory reading takes, and how long.
+
+use std::io::{self, Read};
+use std::time::Instant;
+
+use leadline_replay::packets::{PacketSource, ReassemblyOptions};
+use leadline_replay::Source;
+
+use crate::packets::{answer, request};
+use crate::wire::{pcap_header, push_record, Frame, Random, Talk};
+
+const FILE_BYTES: u64 = 1 << 30;
+/// Connections that are open at a time.
+const OPEN: usize = 2000;
+
+/// A capture of many connections whose frames alternate.
+struct Made {
+    random: Random,
+    open: Vec<std::vec::IntoIter<Frame>>,
+    bytes: Vec<u8>,
+    at: usize,
+    made_bytes: u64,
+    now_ns: u64,
+    requests: u64,
+}
+
+impl Made {
+    fn new() -> Self {
+        let (random, bytes) = (Random(1), pcap_header(1));
+        Self { random, open: Vec::new(), bytes, at: 0, made_bytes: 0, now_ns: 1_000_000_000, requests: 0 }
+    }
+
+    fn talk(&mut self) -> std::vec::IntoIter<Frame> {
+        let mut talk = Talk::new(1024 + self.random.below(60_000) as u16, 0, self.random.next() as u32);
+        let [low, high] = [self.random.below(256), self.random.below(256)];
+        talk.ends[0].0 = format!("10.1.{low}.{high}").parse().expect("the address is valid");
+        talk.frames.clear();
+        talk.shake_hands();
+        for number in 0..5 {
+            talk.send(0, &request(&format!("/path/to/number/{number}")));
+            talk.send(1, &answer(&"0123456789abcdef".repeat(self.random.below(800) as usize)));
+            self.requests += 1;
+        }
+        if self.random.below(20) > 0 {
+            talk.close();
+        }
+        if self.random.below(5) == 0 {
+            talk.frames.remove(5 + self.random.below(10) as usize);
+        }
+        talk.frames.into_iter()
+    }
+
+    fn make(&mut self) {
+        self.bytes.clear();
+        self.at = 0;
+        while self.open.len() < OPEN {
+            let talk = self.talk();
+            self.open.push(talk);
+        }
+        while self.bytes.len() < 1 << 20 {
+            let place = self.random.below(OPEN as u64) as usize;
+            self.now_ns += 10_000;
+            match self.open[place].next() {
+                Some(frame) => push_record(&mut self.bytes, self.now_ns, &frame.bytes, frame.original_bytes),
+                None => self.open[place] = self.talk(),
+            }
+        }
+        self.made_bytes += self.bytes.len() as u64;
+    }
+}
+
+impl Read for Made {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.bytes.len() {
+            if self.made_bytes >= FILE_BYTES {
+                return Ok(0);
+            }
+            self.make();
+        }
+        let bytes = into.len().min(self.bytes.len() - self.at);
+        into[..bytes].copy_from_slice(&self.bytes[self.at..self.at + bytes]);
+        self.at += bytes;
+        Ok(bytes)
+    }
+}
+
+fn peak_kib() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown").to_owned()
+}
+
+#[test]
+#[ignore = "reads 1 GB: run it by its name, optimised, for figures"]
+fn a_capture_of_1_gb_is_read_in_little_memory() {
+    let mut alone = Made::new();
+    let begun = Instant::now();
+    io::copy(&mut alone, &mut io::sink()).expect("it can be made");
+    let (making, made) = (begun.elapsed(), peak_kib());
+    let mut capture = Made::new();
+    let begun = Instant::now();
+    let mut source = PacketSource::open(&mut capture, ReassemblyOptions::default()).expect("it is a capture");
+    let mut requests = 0u64;
+    while source.next().expect("it can be read").is_some() {
+        requests += 1;
+    }
+    let reading = begun.elapsed().saturating_sub(making);
+    let (counts, causes) = (source.counts().clone(), source.causes().clone());
+    let megabytes = FILE_BYTES as f64 / 1e6;
+    println!("making alone {making:?}, {made}; with reading {}", peak_kib());
+    println!("{requests} requests, {:.0} MB/s", megabytes / reading.as_secs_f64());
+    println!("{counts:?} {causes:?}");
+    let lost: u64 = causes.iter().map(|(_, count)| count).sum();
+    assert!(requests > 400_000 && requests + lost <= capture.requests);
+}
