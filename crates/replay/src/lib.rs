@@ -7,11 +7,15 @@ pub mod har;
 mod input;
 mod instant;
 pub mod jtl;
+mod logs;
 mod message;
+mod order;
 pub mod packets;
 mod recorded;
 mod session;
 mod target;
 
 pub use input::open_input;
+pub use logs::{Log, LogFormat};
+pub use order::{OrderLimits, Ordered};
 pub use recorded::{Cause, Causes, Recorded, RecordedAnswer, Source, SourceError};

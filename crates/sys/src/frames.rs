@@ -30,8 +30,18 @@ pub struct FrameSocket {
 }
 
 impl FrameSocket {
-    /// Opens a socket for an interface of this network namespace.
+    /// Opens a socket for what an interface of this network namespace receives.
     pub fn open(interface: &str) -> io::Result<Self> {
+        Self::bind(interface, false)
+    }
+
+    /// Opens a socket for what an interface receives and sends; of a loopback interface, which receives what it sends,
+    /// for what it receives.
+    pub fn open_both_ways(interface: &str) -> io::Result<Self> {
+        Self::bind(interface, interface != "lo")
+    }
+
+    fn bind(interface: &str, sees_outgoing: bool) -> io::Result<Self> {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: a plain system call; a non-negative result is a descriptor that no other object owns. Without a
         // protocol the socket receives nothing until it is bound.
@@ -45,8 +55,8 @@ impl FrameSocket {
         let this = Self { socket };
         this.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         this.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
-        // What the other direction sends through this interface must not come back.
-        this.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        // For one that passes frames on, what the other direction sends through this interface must not come back.
+        this.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, libc::c_int::from(!sees_outgoing))?;
         this.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
         // Beyond the host's limit if privileged. A smaller buffer overruns earlier, which is counted.
         let _ = this.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES);

@@ -30,6 +30,7 @@ impl Sample {
         let start_ms: i64 = self.start_ms.parse().map_err(|_| Cause::Malformed)?;
         let start_ns = start_ms.checked_mul(MILLI_NS).ok_or(Cause::Malformed)?;
         Ok(Recorded {
+            lead_ns: 0,
             start_ns,
             precision_ns: MILLI_NS as u32,
             session: number_session(&[self.thread.as_bytes()]),
