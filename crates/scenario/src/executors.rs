@@ -22,16 +22,15 @@ use super::programs::flow::{add_wait, Effect, ExchangeEnd, ExchangeFailure, Resp
 use super::samples::Samples;
 use super::shared::Stop;
 use super::user::{State, User};
+use super::users::Users;
 
 /// How often a machine looks at what other threads do while it waits for them, ns.
 const LOOK_NS: u64 = 2_000_000;
 /// Instructions of a user without a wait, after which the others have their turn.
 const TURN_INSTRUCTIONS: u32 = 10_000;
 
-impl VirtualUsers {
-    /// Begins and ends what is due; returns when to call again at the latest, ns, or that only the end of an exchange
-    /// leads on.
-    pub fn run(&mut self, now_ns: u64) -> Option<u64> {
+impl Users for VirtualUsers {
+    fn run(&mut self, now_ns: u64) -> Option<u64> {
         let mut next_ns = self.advance_populations(now_ns);
         let meets_others = self.look_at_meetings(now_ns);
         while let Some(Reverse(timer)) = self.timers.peek().copied() {
@@ -48,6 +47,66 @@ impl VirtualUsers {
         next_ns
     }
 
+    fn answered(&mut self, slot: u32, exchange: u32, end: &ExchangeEnd<'_>, now_ns: u64) {
+        if self.awaits(slot, exchange) {
+            self.resume(slot, Some(Response::Answer(exchange, end)), now_ns);
+        }
+    }
+
+    fn failed(&mut self, slot: u32, exchange: u32, failure: ExchangeFailure, now_ns: u64) {
+        if self.awaits(slot, exchange) {
+            self.resume(slot, Some(Response::Failure(exchange, failure)), now_ns);
+        }
+    }
+
+    fn samples(&mut self) -> Option<&mut Samples> {
+        self.flows.samples.as_mut()
+    }
+
+    fn effect(&mut self) -> Option<Effect> {
+        self.flows.effects.pop_front()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    fn stop(&mut self) {
+        self.shared.stop(Stop::Soon);
+    }
+
+    fn finish(&mut self, now_ns: u64) {
+        self.shared.stop_all();
+        for index in 0..self.populations.len() {
+            if self.populations[index].state == PopulationStage::Running {
+                self.note_tried(index, now_ns);
+            }
+        }
+        for user in 0..self.users.len() as u32 {
+            self.interrupt(user, now_ns);
+        }
+        for population in 0..self.populations.len() {
+            self.count_not_begun(population, now_ns);
+        }
+        self.flows.effects.clear();
+    }
+
+    fn tried_until_ns(&self) -> Option<u64> {
+        self.tried_until_ns
+    }
+
+    fn figures(&mut self) -> &mut Figures {
+        &mut self.flows.figures
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        let users = self.users.iter().flatten();
+        let bytes: usize = users.clone().map(|user| user.memory_bytes()).sum();
+        (bytes + self.users.capacity() * 8, users.count())
+    }
+}
+
+impl VirtualUsers {
     fn on_timer(&mut self, timer: Timer, now_ns: u64) {
         let Some(Some(user)) = self.users.get(timer.user as usize) else { return };
         if timer.ends {
@@ -56,20 +115,6 @@ impl VirtualUsers {
             }
         } else if user.epoch == timer.stamp {
             self.wake(timer.user, now_ns);
-        }
-    }
-
-    /// Takes the response of an exchange.
-    pub fn answered(&mut self, slot: u32, exchange: u32, end: &ExchangeEnd<'_>, now_ns: u64) {
-        if self.awaits(slot, exchange) {
-            self.resume(slot, Some(Response::Answer(exchange, end)), now_ns);
-        }
-    }
-
-    /// Takes the failure of an exchange.
-    pub fn failed(&mut self, slot: u32, exchange: u32, failure: ExchangeFailure, now_ns: u64) {
-        if self.awaits(slot, exchange) {
-            self.resume(slot, Some(Response::Failure(exchange, failure)), now_ns);
         }
     }
 
@@ -143,51 +188,6 @@ impl VirtualUsers {
         self.flows.keep_samples(rule);
     }
 
-    /// The samples of requests and transactions, if they are wanted.
-    pub fn samples(&mut self) -> Option<&mut Samples> {
-        self.flows.samples.as_mut()
-    }
-
-    /// Returns the next effect.
-    pub fn effect(&mut self) -> Option<Effect> {
-        self.flows.effects.pop_front()
-    }
-
-    /// Whether all populations have ended, on all threads.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    /// Stops the test as if a user had: no iteration begins, running ones end as their population says.
-    pub fn stop(&mut self) {
-        self.shared.stop(Stop::Soon);
-    }
-
-    /// Ends every user at once and counts what was outstanding.
-    pub fn finish(&mut self, now_ns: u64) {
-        self.shared.stop_all();
-        for index in 0..self.populations.len() {
-            if self.populations[index].state == PopulationStage::Running {
-                self.note_tried(index, now_ns);
-            }
-        }
-        for user in 0..self.users.len() as u32 {
-            self.interrupt(user, now_ns);
-        }
-        for population in 0..self.populations.len() {
-            self.count_not_begun(population, now_ns);
-        }
-        self.flows.effects.clear();
-    }
-
-    /// Until when the main populations tried on this thread, ns: to the end of their time, or to a stop before it. `None`
-    /// if their users had done all their iterations before, or if none has ended.
-    #[must_use]
-    pub fn tried_until_ns(&self) -> Option<u64> {
-        self.tried_until_ns
-    }
-
     /// Notes until when a main population tried, when its time or a stop ends it. Users that have done all their
     /// iterations try no longer, whatever time is left.
     fn note_tried(&mut self, index: usize, now_ns: u64) {
@@ -197,24 +197,5 @@ impl VirtualUsers {
             let until_ns = part.over_ns.map_or(now_ns, |over_ns| over_ns.min(now_ns));
             self.tried_until_ns = self.tried_until_ns.max(Some(until_ns));
         }
-    }
-
-    /// The figures so far.
-    pub fn figures(&mut self) -> &mut Figures {
-        &mut self.flows.figures
-    }
-
-    /// Returns the figures.
-    #[must_use]
-    pub fn into_figures(self) -> Figures {
-        self.flows.figures
-    }
-
-    /// Returns the memory of the users, bytes, and their number.
-    #[must_use]
-    pub fn memory(&self) -> (usize, usize) {
-        let users = self.users.iter().flatten();
-        let bytes: usize = users.clone().map(|user| user.memory_bytes()).sum();
-        (bytes + self.users.capacity() * 8, users.count())
     }
 }

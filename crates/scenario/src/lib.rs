@@ -2,7 +2,8 @@
 //! ([`leadline_wire::scenario`] is the representation that all formats are translated into). `compile` makes a
 //! program of a plan; `executors` begin, wake and end the users of one thread, whose `programs` say what they do;
 //! `connections` carries their requests, and `browser` keeps what a browser keeps between them; `shared` is what threads
-//! share; `figures` are their counts. The machines open no socket and read no clock.
+//! share; `figures` are their counts. `replay` has the users of recorded traffic in place of programs and executors; both
+//! kinds are [`Users`]. The machines open no socket and read no clock.
 
 mod arrivals;
 mod browser;
@@ -23,12 +24,14 @@ mod program;
 mod programs;
 mod random;
 mod render;
+pub mod replay;
 mod samples;
 mod scripts;
 mod search;
 mod shared;
 mod throughput;
 mod user;
+mod users;
 mod value;
 
 pub use self::compile::{compile, CompileError};
@@ -39,3 +42,4 @@ pub use self::program::{Label, Program};
 pub use self::programs::flow::{Effect, ExchangeEnd, ExchangeFailure, Send};
 pub use self::samples::{Opening, Samples};
 pub use self::shared::{Shared, Stop};
+pub use self::users::Users;

@@ -105,7 +105,7 @@ impl Samples {
         if *place == 0 {
             let label = &program.labels[sample.label as usize];
             let population = program.populations[label.population as usize].name.clone();
-            let (name, tags) = (label.name.clone(), label.tags.clone());
+            let (name, tags) = (label.name.to_string(), label.tags.clone());
             batch.names.push(SampleName { name, kind: label.kind, population, tags });
             *place = batch.names.len() as u32;
         }

@@ -2,7 +2,7 @@
 //! which every format (YAML, JMX, HAR) is translated and which the agent executes. Owns the plan of a scenario: its
 //! variables, data and populations. `arrivals` has the load models, `node` the steps of a flow, `request` the
 //! requests with their extractors and checks, `expression` the templates and expressions, `report` the figures,
-//! `sample` single requests.
+//! `sample` single requests, `replay` recorded traffic that is sent again.
 //!
 //! Conventions: a field that is absent, empty or false has no effect, unless its description says otherwise. Scoping
 //! (of defaults, timers, assertions and the like) is resolved by the reader of the format: a node has everything that
@@ -13,6 +13,7 @@ mod arrivals;
 mod expression;
 mod node;
 mod place;
+mod replay;
 mod report;
 mod request;
 mod sample;
@@ -27,6 +28,9 @@ pub use self::node::{
     Branch, Case, ControlAction, LoopRule, Node, NodeAction, NormalSign, ThroughputScope, ThroughputStage, WaitRule,
 };
 pub use self::place::SourcePlace;
+pub use self::replay::{
+    Replay, ReplayDifference, ReplayHost, ReplayInstant, ReplayPace, ReplayReport, ReplaySource, REPLAY_COPIES_LIMIT,
+};
 pub use self::report::{
     CheckReport, IterationCounts, LabelKind, LabelProgress, LabelReport, PopulationProgress, PopulationReport,
     ScenarioProgress, ScenarioReport, SlowRequest,
@@ -102,8 +106,11 @@ pub struct ScenarioPlan {
     /// Contents of request bodies and uploads.
     #[serde(default)]
     pub files: Vec<ScenarioFile>,
-    /// The users, at least one population.
+    /// The users, at least one population, unless there is a replay.
     pub populations: Vec<Population>,
+    /// Recorded traffic to send again, in place of populations.
+    #[serde(default)]
+    pub replay: Option<Replay>,
     /// Origins (`https://shop.test:8443`) that requests may go to. A request to another one is not sent and fails as
     /// `target_not_allowed`. Any origin if empty.
     #[serde(default)]

@@ -695,6 +695,77 @@ class RateStage(BaseModel):
     to_per_s: float
 
 
+class ReplayDifference(BaseModel):
+    after: str | None = None
+    before: str | None = None
+    count: Annotated[int, Field(ge=0)]
+    is_noise: bool
+    label: str
+    part: str
+
+
+class ReplayHost(BaseModel):
+    host: str
+    target: str
+
+
+class ReplayAt(BaseModel):
+    epoch_ms: int
+    kind: Literal["at"] = "at"
+
+
+class ReplayAfter(BaseModel):
+    kind: Literal["after"] = "after"
+    ms: Annotated[int, Field(ge=0)]
+
+
+class ReplayAsRecorded(BaseModel):
+    kind: Literal["recorded"] = "recorded"
+    speed: float
+
+
+class ReplayAtRate(BaseModel):
+    kind: Literal["rate"] = "rate"
+    per_s: float
+
+
+LeftOutAdditionalProperty = TypeAliasType("LeftOutAdditionalProperty", Annotated[int, Field(ge=0)])
+
+
+class ReplayReport(BaseModel):
+    broken_off: str | None = None
+    compared: Annotated[int, Field(ge=0)]
+    differences: list[ReplayDifference]
+    differing: Annotated[int, Field(ge=0)]
+    first_epoch_ms: int | None = None
+    format: str
+    left_out: dict[str, LeftOutAdditionalProperty]
+    length_ms: float | None = None
+    more_differences: Annotated[int, Field(ge=0)]
+    passed_on: Annotated[int, Field(ge=0)]
+    precision_ms: float
+    read: Annotated[int, Field(ge=0)]
+    read_late: Annotated[int | None, Field(ge=0)] = None
+    replaced: Annotated[int, Field(ge=0)]
+    sessions: Annotated[int, Field(ge=0)]
+    sessions_by: str
+    waited: Annotated[int, Field(ge=0)]
+
+
+class ReplayFile(BaseModel):
+    follows: bool | None = False
+    format: str | None = None
+    kind: Literal["file"] = "file"
+    path: str
+    port: Annotated[int | None, Field(ge=0, le=65535)] = None
+
+
+class ReplayCapture(BaseModel):
+    device: str
+    kind: Literal["capture"] = "capture"
+    port: Annotated[int, Field(ge=0, le=65535)]
+
+
 class FileBody(BaseModel):
     file: str
     kind: Literal["file"] = "file"
@@ -1594,6 +1665,22 @@ class ProcessSample(BaseModel):
     voluntary_switches: Annotated[int | None, Field(ge=0)] = None
 
 
+class Replay(BaseModel):
+    against: str | None = None
+    begin: ReplayAt | ReplayAfter | None = None
+    compares: bool
+    copies: Annotated[int, Field(ge=0)]
+    correlates: bool
+    end: ReplayAt | ReplayAfter | None = None
+    hosts: Annotated[list[ReplayHost] | None, Field(validate_default=True)] = []
+    notices_noise: bool
+    only: list[str] | None = []
+    pace: Annotated[ReplayAsRecorded | ReplayAtRate, Field(discriminator="kind")]
+    source: Annotated[ReplayFile | ReplayCapture, Field(discriminator="kind")]
+    target: str
+    writes: bool
+
+
 class SampleBatch(BaseModel):
     all_active: list[AllActiveItem]
     before_sent_ns: list[BeforeSentN | None]
@@ -1618,6 +1705,7 @@ class SampleBatch(BaseModel):
 class ScenarioReport(BaseModel):
     labels: list[LabelReport]
     populations: list[PopulationReport]
+    replay: ReplayReport | None = None
     slowest: list[SlowRequest]
     users_memory_bytes: Annotated[int | None, Field(ge=0)] = None
 
@@ -2478,6 +2566,7 @@ class ScenarioPlan(BaseModel):
     masked: list[str] | None = []
     name: str
     populations: list[Population]
+    replay: Replay | None = None
     targets: list[str] | None = []
     variables: Annotated[list[Variable] | None, Field(validate_default=True)] = []
 

@@ -430,6 +430,35 @@ class QuotaUse(TypedDict):
 ReceiverPath: TypeAlias = Literal["auto", "xdp", "af_packet"]
 
 
+class ReplayDifference(TypedDict):
+    after: NotRequired[str | None]
+    before: NotRequired[str | None]
+    count: int
+    is_noise: bool
+    label: str
+    part: str
+
+
+class ReplayReport(TypedDict):
+    broken_off: NotRequired[str | None]
+    compared: int
+    differences: list[ReplayDifference]
+    differing: int
+    first_epoch_ms: NotRequired[int | None]
+    format: str
+    left_out: dict[str, int]
+    length_ms: NotRequired[float | None]
+    more_differences: int
+    passed_on: int
+    precision_ms: float
+    read: int
+    read_late: NotRequired[int | None]
+    replaced: int
+    sessions: int
+    sessions_by: str
+    waited: int
+
+
 class RouteView(TypedDict):
     destination: str
     gateway: NotRequired[str | None]
@@ -923,6 +952,7 @@ class SampleBatch(TypedDict):
 class ScenarioReport(TypedDict):
     labels: list[LabelReport]
     populations: list[PopulationReport]
+    replay: NotRequired[ReplayReport | None]
     slowest: list[SlowRequest]
     users_memory_bytes: NotRequired[int | None]
 

@@ -379,7 +379,7 @@ impl Compiler {
         }
         let label = self.program.labels.len() as u32;
         let name = name.to_owned();
-        self.program.labels.push(Label { name, kind, population, checks: Vec::new(), tags, is_hidden });
+        self.program.labels.push(Label { name: name.into(), kind, population, checks: Vec::new(), tags, is_hidden });
         self.labels.insert(key, label);
         label
     }

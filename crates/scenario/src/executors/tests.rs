@@ -21,6 +21,7 @@ use crate::evaluate::Tools;
 use crate::figures::Figures;
 use crate::programs::flow::Send;
 use crate::shared::Shared;
+use crate::users::Users;
 
 pub const MS: u64 = 1_000_000;
 
@@ -150,7 +151,7 @@ pub fn run_threads(plan: Json, threads: u32, duration_ms: u64, mut serve: impl F
             });
             let samples = samples.collect();
             let tried_until_ns = machines.iter().filter_map(VirtualUsers::tried_until_ns).max();
-            machines.into_iter().for_each(|machine| figures.merge(machine.into_figures()));
+            machines.iter_mut().for_each(|machine| figures.merge(std::mem::take(machine.figures())));
             check_states(&figures);
             let tried_until_ms = tried_until_ns.map(|tried_ns| tried_ns / MS);
             return Run { got, figures, samples, tried_until_ms, end_ms: now_ns / MS };

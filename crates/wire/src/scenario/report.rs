@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::replay::ReplayReport;
 use crate::schema::JsonSchema;
 use crate::HistogramReport;
 
@@ -18,6 +19,9 @@ pub struct ScenarioReport {
     pub slowest: Vec<SlowRequest>,
     /// Memory of the users (registers, cookies, stacks), bytes; absent if it was not measured.
     pub users_memory_bytes: Option<u64>,
+    /// Of a replay: what became of its source; absent for other scenarios, and while it runs.
+    #[serde(default)]
+    pub replay: Option<Box<ReplayReport>>,
 }
 
 /// Iterations by what became of them. Each iteration that was due is in exactly one of `dropped`, `not_begun`,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leadline_http::client::{ClientTls, Failure, Opening, SocketUse, Wire};
 use leadline_scenario::connections::{Connections, Effects, Origin};
 use leadline_scenario::figures::Age;
-use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Send, VirtualUsers};
+use leadline_scenario::{Effect, ExchangeEnd, ExchangeFailure, Send, Users};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::connect::Remote;
 use socket2::Socket;
@@ -22,10 +22,10 @@ use crate::metering::FlowCounters;
 const EFFECTS_PER_TURN: usize = 10_000;
 
 /// The side effects of one thread's connections.
-pub struct WorkerEffects<B> {
+pub struct WorkerEffects<B, U> {
     pub plan: Arc<Plan>,
     /// The users.
-    pub users: VirtualUsers,
+    pub users: U,
     pub backend: B,
     pub resolver: Resolver,
     pub counters: Arc<FlowCounters>,
@@ -37,8 +37,8 @@ pub struct WorkerEffects<B> {
     turn: usize,
 }
 
-impl<B: IoBackend> WorkerEffects<B> {
-    pub fn new(plan: Arc<Plan>, users: VirtualUsers, backend: B, counters: Arc<FlowCounters>, number: usize) -> Self {
+impl<B: IoBackend, U: Users> WorkerEffects<B, U> {
+    pub fn new(plan: Arc<Plan>, users: U, backend: B, counters: Arc<FlowCounters>, number: usize) -> Self {
         Self {
             users,
             backend,
@@ -72,7 +72,7 @@ impl<B: IoBackend> WorkerEffects<B> {
     }
 }
 
-impl<B: IoBackend> Wire for WorkerEffects<B> {
+impl<B: IoBackend, U: Users> Wire for WorkerEffects<B, U> {
     #[inline]
     fn send_copy(&mut self, index: usize, bytes: &[u8]) -> Result<usize, Failure> {
         self.backend.send_copy(index, bytes).map_err(failure)
@@ -84,7 +84,7 @@ impl<B: IoBackend> Wire for WorkerEffects<B> {
     }
 }
 
-impl<B: IoBackend> Effects for WorkerEffects<B> {
+impl<B: IoBackend, U: Users> Effects for WorkerEffects<B, U> {
     fn open(&mut self, slot: u32, origin: &Origin) -> Result<Opening, Failure> {
         let name = (Arc::clone(&origin.host), origin.port);
         let address = match self.resolver.addresses(&name, monotonic_ns()) {

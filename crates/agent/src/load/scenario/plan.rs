@@ -72,8 +72,11 @@ impl Plan {
             return bad(&format!("at most {SLOWEST_LIMIT} of the slowest requests can be kept"));
         }
         let now_ms = (realtime_ns() / 1_000_000) as i64;
-        let program = compile(&spec.plan, spec.seed, now_ms);
-        let program = program.map_err(|error| input_error("bad_scenario", error.to_string()))?;
+        let program = match &spec.plan.replay {
+            Some(replay) => super::replay::program(spec, replay)?,
+            None => compile(&spec.plan, spec.seed, now_ms)
+                .map_err(|error| input_error("bad_scenario", error.to_string()))?,
+        };
         let plan = Self {
             dialler: Dialler::new(&spec.route.bind, &spec.socket)?,
             names: Arc::new(Names::new(&spec.route.resolve, spec.ip_version)?),
@@ -90,7 +93,7 @@ impl Plan {
             tls_of_hosts: Mutex::default(),
             program: Arc::new(program),
         };
-        if let Some(tls) = plan.tls.as_ref().filter(|_| plan.program.may_use_tls()) {
+        if let Some(tls) = plan.tls.as_ref().filter(|_| plan.program.may_use_tls() || spec.plan.replay.is_some()) {
             // An error fails the requests that need TLS; perhaps none does.
             let _ = plan.tls_settings(tls);
         }

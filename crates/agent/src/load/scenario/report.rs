@@ -113,7 +113,7 @@ impl Published {
             let mut latency = Histogram::new();
             own.iter().filter_map(|set| set[LATENCY].as_deref()).for_each(|one| latency.merge(one));
             LabelProgress {
-                name: label.name.clone(),
+                name: label.name.to_string(),
                 kind: label.kind,
                 ended,
                 failed,
@@ -347,9 +347,13 @@ fn scenario_report(program: &Program, shared: &Shared, figures: Figures, memory_
         tls_us: slow.opening.and_then(|opening| opening.tls_ns).map(us),
         url: slow.url,
     });
+    // The labels of a replay that no request has had are the last ones.
+    let known = program.labels.iter().rposition(|label| label.name.is_known()).map_or(0, |last| last + 1);
+    let labels = labels.into_iter().zip(&program.labels).take(known);
     ScenarioReport {
         populations: populations.collect(),
-        labels: labels.into_iter().zip(&program.labels).map(|(own, label)| label_report(own, label)).collect(),
+        labels: labels.map(|(own, label)| label_report(own, label)).collect(),
+        replay: None,
         slowest: slowest.collect(),
         users_memory_bytes: (memory_bytes > 0).then_some(memory_bytes),
     }
@@ -364,7 +368,7 @@ fn label_report(own: LabelFigures, label: &leadline_scenario::Label) -> LabelRep
     histograms.extend(reports(&METRICS, "warmup_", &own.histograms[1]));
     let checks = label.checks.iter().zip(own.checks);
     LabelReport {
-        name: label.name.clone(),
+        name: label.name.to_string(),
         kind: label.kind,
         population: label.population,
         ended: own.ended,

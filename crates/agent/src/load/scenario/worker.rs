@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use leadline_scenario::connections::{ConnectionLimits, ConnectionTally, Connections, Phases};
 use leadline_scenario::figures::Figures;
-use leadline_scenario::{Limits, Shared, ThreadShare, Tools, VirtualUsers};
+use leadline_scenario::{Limits, Shared, ThreadShare, Users};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::priority::minimize_timer_slack;
 use leadline_wire::scenario::PopulationProgress;
@@ -50,15 +50,29 @@ pub struct WorkerReport {
     pub memory_bytes: u64,
 }
 
-/// Runs a thread from the start of the test, `at_ns`, to its end.
-pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSignal) -> io::Result<WorkerReport> {
+/// What the users of a thread need to know.
+pub struct Place {
+    pub shared: Arc<Shared>,
+    pub share: ThreadShare,
+    pub limits: Limits,
+    /// The wall clock's time less the monotonic clock's, ns.
+    pub wall_offset_ns: i64,
+}
+
+/// Runs a thread from the start of the test, `at_ns`, to its end; returns what it came to, and its users, whose figures
+/// are in the report.
+pub fn run<B: IoBackend, U: Users>(
+    parts: WorkerParts<B>,
+    make_users: impl FnOnce(&Plan, Place) -> U,
+    at_ns: u64,
+    signal: &ControlSignal,
+) -> io::Result<(WorkerReport, U)> {
     let WorkerParts { plan, shared, mut backend, counters, share, interval_ns, outbox } = parts;
     minimize_timer_slack();
     backend.begin()?;
     let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
     let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
-    let mut users = VirtualUsers::new(Arc::clone(&plan.program), shared, Tools::new(offset_ns), share, limits);
-    users.keep_samples(plan.samples.as_ref());
+    let users = make_users(&plan, Place { shared, share, limits, wall_offset_ns: offset_ns });
     let connections = Connections::new(ConnectionLimits {
         connections: plan.connections,
         connections_per_user: plan.connections_per_user,
@@ -73,9 +87,9 @@ pub fn run<B: IoBackend>(parts: WorkerParts<B>, at_ns: u64, signal: &ControlSign
     worker.run(signal)
 }
 
-struct Worker<B> {
+struct Worker<B, U> {
     connections: Connections,
-    effects: WorkerEffects<B>,
+    effects: WorkerEffects<B, U>,
     number: usize,
     interval_ns: u64,
     outbox: Outbox,
@@ -84,7 +98,7 @@ struct Worker<B> {
     memory_bytes: u64,
 }
 
-impl<B: IoBackend> Worker<B> {
+impl<B: IoBackend, U: Users> Worker<B, U> {
     fn await_start(&mut self, at_ns: u64, signal: &ControlSignal) -> io::Result<()> {
         let mut now_ns = monotonic_ns();
         while now_ns < at_ns && !signal.stopped() {
@@ -94,7 +108,7 @@ impl<B: IoBackend> Worker<B> {
         Ok(())
     }
 
-    fn run(mut self, signal: &ControlSignal) -> io::Result<WorkerReport> {
+    fn run(mut self, signal: &ControlSignal) -> io::Result<(WorkerReport, U)> {
         let mut now_ns = monotonic_ns();
         let meter = ThreadMeter::begin(format!("scenario-{}", self.number), now_ns);
         let spun_before_ns = self.effects.backend.spun_ns();
@@ -129,9 +143,9 @@ impl<B: IoBackend> Worker<B> {
         // The time is over: if this fails, the sockets are closed at once, and the figures stay valid.
         let _ = settle(self.effects.kept.take());
         let tried_until_ns = self.effects.users.tried_until_ns();
-        let figures = self.effects.users.into_figures();
+        let figures = std::mem::take(self.effects.users.figures());
         let ConnectionTally { phases, first_sent_ns, last_ns, .. } = self.connections.into_tally();
-        Ok(WorkerReport {
+        let report = WorkerReport {
             figures,
             counts,
             phases,
@@ -139,7 +153,8 @@ impl<B: IoBackend> Worker<B> {
             first_sent_ns,
             end_ns: ended_ns(first_sent_ns, last_ns, tried_until_ns),
             memory_bytes: self.memory_bytes,
-        })
+        };
+        Ok((report, self.effects.users))
     }
 
     /// Does what is due and waits for events, until `until_ns` at most; returns the time after that.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::users::Users as _;
 
 fn targets(flow: Json) -> Vec<String> {
     run(plan(once(), flow), |_| Some(ok(""))).targets()

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::users::Users as _;
 
 fn model(arrivals: Json, response_ms: u64) -> Run {
     run(plan(arrivals, json!([get("/a")])), move |_| Some(Response { after_ms: response_ms, ..ok("") }))
