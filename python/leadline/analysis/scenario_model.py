@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from leadline.analysis.replay_model import ReplayFindings
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFindings:
@@ -125,3 +127,4 @@ class ScenarioFindings:
     left_out: int = 0
     """Requests and transactions that are missing among the single ones that were asked for, because they ended faster
     than they were written; every other figure counts them."""
+    replay: ReplayFindings | None = None  # Of a replay: what became of its source.

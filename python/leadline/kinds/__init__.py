@@ -4,7 +4,7 @@ No other package imports a kind. They look it up in `leadline.registry.KINDS`, a
 use.
 """
 
-NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario", "load-latency", "packets")
+NAMES = ("tcp", "udp", "rr", "http", "tunnel", "scenario", "replay", "load-latency", "packets")
 """The kinds, in the order in which plans list them."""
 
 ALIASES = {"packet_generator": "packets", "packet_receiver": "packets"}

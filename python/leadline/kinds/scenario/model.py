@@ -20,18 +20,16 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from leadline.errors import InputError, PlanError
-from leadline.kinds.http.parts import ResolvedName, TlsTrust
+from leadline.kinds.scenario.users_test import LONGEST_MS, UsersTest
 from leadline.masking import HIDDEN, is_secret_name
-from leadline.plan.base_test import BaseTest
 from leadline.plan.external_inputs import PlanText, from_text
-from leadline.plan.field_types import DurationMs, Items, Percentile, rule, validation_error
+from leadline.plan.field_types import DurationMs, Items, rule, validation_error
 
 if TYPE_CHECKING:
     from leadline.scenario.conversion import Conversion
     from leadline.scenario.lowering import LoweredScenario
     from leadline.scenario.native import ReadScenario
 
-LONGEST_MS = 24 * 3600 * 1000
 _IN_A_PLAN = {"server": "127.0.0.1", "port": "8080"}
 """Stand for the run's server while a plan is checked."""
 
@@ -105,7 +103,7 @@ ScenarioFile = Annotated[
 ]
 
 
-class ScenarioTest(BaseTest):
+class ScenarioTest(UsersTest):
     """Virtual users that log in, think, fetch and post, by a scenario."""
 
     kind: Literal["scenario"] = "scenario"
@@ -124,24 +122,6 @@ class ScenarioTest(BaseTest):
     """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
     duration_ms: DurationMs = Field(default=LONGEST_MS, validation_alias="duration")
     """Longest time, warm-up included; default: the scenario's own."""
-    timeout_ms: DurationMs = Field(default=60_000, validation_alias="timeout")
-    """Longest time for an answer, where the scenario gives none."""
-    connect_timeout_ms: DurationMs = Field(default=10_000, validation_alias="connect_timeout")
-    """Longest time to connect, where the scenario gives none."""
-    resolve: Items[ResolvedName] = ()
-    """Addresses to use instead of DNS: HOST:PORT:ADDRESS."""
-    tls: TlsTrust | None = None
-    """Certificates to accept, and the client's own, for https; with `ca`, certificates are checked in any case."""
-    connections_per_user: Annotated[int, Field(ge=1, le=256)] = 6
-    """Connections of each user to one server at most."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Seed of all random values."""
-    percentiles: Items[Percentile] = ()
-    """Percentiles of latency and service time to report in addition to the usual ones."""
-    keep_headers: Items[str] = ()
-    """Names of header fields and parameters whose values are shown although the names are those of secrets."""
-    single_requests: Literal["none", "all", "urls"] = "none"
-    """Whether every request and transaction is kept by itself, in `requests.parquet`; with `urls`, its URL too."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,11 +140,6 @@ class ScenarioTest(BaseTest):
         key = "duration" if info.context else "duration_ms"
         shown = f"{length_ms}ms" if key == "duration" else length_ms
         return given if not length_ms else {**given, "file": loaded, key: shown}
-
-    @property
-    def kept_names(self) -> tuple[str, ...]:
-        """Names of header fields and parameters that are shown all the same."""
-        return self.keep_headers
 
     @property
     def secrets(self) -> tuple[str, ...]:

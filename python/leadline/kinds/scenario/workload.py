@@ -20,6 +20,7 @@ from leadline.errors import InputError
 from leadline.kinds.http.parts import HttpTcp, TlsTrust
 from leadline.kinds.http.workload import identity_of
 from leadline.kinds.scenario.model import ScenarioTest
+from leadline.kinds.scenario.users_test import UsersTest
 
 LONGEST_PLAN_BYTES = LINE_LIMIT_BYTES - 2**20
 """Length of a scenario's plan; the rest of the message has the other options and certificates."""
@@ -42,11 +43,24 @@ def scenario_workload(
     lowered = test.file.lowered({**known, **test.params})
     plan = ScenarioPlan.model_validate(lowered.plan)
     _check_length(plan)
+    addresses = {(one.host.lower(), one.port): one.address for one in lowered.hosts}
+    workload = users_workload(test, plan, ip_version, bind, addresses=addresses, verifies_tls=lowered.verifies_tls)
+    return workload.model_copy(update={"reports_so_far": reports_so_far})
+
+
+def users_workload(
+    test: UsersTest,
+    plan: ScenarioPlan,
+    ip_version: Literal["v4", "v6"] | None,
+    bind: Sequence[str] = (),
+    *,
+    addresses: Mapping[tuple[str, int], str] | None = None,
+    verifies_tls: bool = True,
+) -> ScenarioWorkload:
+    """Users that carry out a plan; `addresses` are those to use instead of DNS, by host and port, unless the test has
+    another."""
     tls = test.tls or TlsTrust()
-    given = {
-        **{(one.host.lower(), one.port): one.address for one in lowered.hosts},
-        **{(one.host.lower(), one.port): one.address for one in test.resolve},
-    }
+    given = {**(addresses or {}), **{(one.host.lower(), one.port): one.address for one in test.resolve}}
     resolved = [Resolution(host=host, port=port, address=address) for (host, port), address in given.items()]
     return ScenarioWorkload(
         plan=plan,
@@ -63,7 +77,7 @@ def scenario_workload(
         socket=SocketOptions(**HttpTcp().model_dump()),
         tls=TlsSpec(
             # A CA is given to be checked against, also where the scenario checks nothing, as JMeter's plans.
-            verify=tls.ca is not None or (tls.verify and lowered.verifies_tls),
+            verify=tls.ca is not None or (tls.verify and verifies_tls),
             ca_pem=None if tls.ca is None else tls.ca.text(),
             identity=identity_of(tls),
             oldest="1.2",
@@ -76,7 +90,7 @@ def scenario_workload(
         ),
         interval_ms=test.interval_ms,
         samples=None if test.single_requests == "none" else SamplesAll(with_urls=test.single_requests == "urls"),
-        reports_so_far=reports_so_far,
+        reports_so_far=False,
     )
 
 

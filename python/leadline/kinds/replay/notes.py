@@ -1,0 +1,41 @@
+"""What a replay's source says of its figures: whether it was read in time and to its end, and how exact its times
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leadline import quantities
+from leadline.analysis.model import Reason, Verdict
+from leadline.analysis.validity import Evidence, Finding
+from leadline.kinds.replay.findings import replay_findings
+
+READ_LATE_SHARE = 0.01
+"""Of the requests: more that were read after they were due were late because of the reader."""
+_WHOLE_SECOND_MS = 1000.0
+
+
+def reading_was_late(evidence: Evidence) -> Iterator[Finding]:
+    """A source that was read too slowly: the generator was the limit."""
+    found = replay_findings(evidence.data)
+    if found is None or not found.passed_on or found.read_late is None:
+        return
+    share = found.read_late / found.passed_on
+    if share > READ_LATE_SHARE:
+        text = f"{quantities.share(share)} of the requests had not been read from the source when they were due"
+        yield Verdict.GENERATOR_LIMITED, Reason("source-read-late", text)
+
+
+def source_broken_off(evidence: Evidence) -> Iterator[Finding]:
+    """A source that could not be read to its end."""
+    found = replay_findings(evidence.data)
+    if found is not None and found.broken_off is not None:
+        yield Verdict.INCOMPLETE, Reason("source-broken-off", f"reading the source ended early: {found.broken_off}")
+
+
+def source_notes(evidence: Evidence) -> Iterator[Reason]:
+    """How exact the source's times are, where that is coarse."""
+    found = replay_findings(evidence.data)
+    if found is not None and found.precision_ms >= _WHOLE_SECOND_MS:
+        text = "the source has whole seconds: its requests were spread at random within their second"
+        yield Reason("source-whole-seconds", text)
