@@ -76,6 +76,6 @@ def test_pause_on_a_page_that_stays_begins_one_named_by_its_request() -> None:
     assert found == ["Shop", "Shop", "POST /api/cart", "POST /api/cart"]
 
 
-def test_pages_of_one_title_are_told_apart_by_their_paths() -> None:
+def test_pages_of_one_title_and_two_paths_have_the_path_in_their_names() -> None:
     found = pages_of(document("/a", "Shop"), document("/b", "Shop"), document("/a", "Shop"), document("/c", ""))
     assert found == ["Shop (GET /a)", "Shop (GET /b)", "Shop (GET /a)", "GET /c"]
