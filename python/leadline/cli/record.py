@@ -100,12 +100,15 @@ def command(
         check_writable("-o", output)
     options = _proxy_options(bind, chosen, ca_dir, max_body, only_host or [], insecure, ca)
     _note_left_journals(Path(options.journal).parent)
-    progress = _record(options, argv, length_s, is_quiet=json or output is None)
+    journal = Path(options.journal)
     try:
-        return _write(Path(options.journal), output, only_host or [], correlate, json, progress)
+        progress = _record(options, argv, length_s, is_quiet=json or output is None)
+        return _write(journal, output, only_host or [], correlate, json, progress)
     except BaseException:
-        if Path(options.journal).exists():
-            print_note(f"the recording is kept: leadline record --recover {options.journal} -o recording.har")
+        if journal.exists() and journal.stat().st_size:
+            print_note(f"the recording is kept: leadline record --recover {journal} -o recording.har")
+        else:
+            journal.unlink(missing_ok=True)
         raise
 
 
@@ -137,10 +140,10 @@ def _proxy_options(
     bind: str, port: int, ca_dir: Path | None, max_body: str, only_hosts: list[str], insecure: bool, ca: Path | None
 ) -> ProxyOptions:
     from leadline.recording.session import ProxyOptions
-    from leadline.recording.trust import data_folder, prepare_private_folder
+    from leadline.recording.trust import check_certificates, data_folder, prepare_private_folder
 
-    if ca is not None and not ca.is_file():
-        raise InputError(f"--ca {ca}: there is no such file", hint="name a file of certificates in PEM")
+    if ca is not None:
+        check_certificates("--ca", ca)
     folder = data_folder()
     prepare_private_folder("the folder of recordings", folder)
     authority = (ca_dir or folder / "ca").absolute()
@@ -173,8 +176,11 @@ def _record(options: ProxyOptions, argv: list[str], length_s: float | None, *, i
     from leadline.trial import Interrupt
 
     async def run() -> Progress:
-        interrupt = Interrupt()
         shown = _Shown(options, argv)
+        kept = f"stopped; the recording is kept: leadline record --recover {options.journal} -o recording.har"
+        interrupt = Interrupt(
+            lambda: shown.note("ending; press Ctrl-C again to stop without writing"), lambda: shown.note(kept)
+        )
         with interrupt.signals_caught():
             progress = await record(
                 options, argv, interrupt.asked, shown.show, length_s=length_s, quiet_command=is_quiet
@@ -209,8 +215,12 @@ class _Shown:
             else:
                 print_note(text)
         elif event == "refused" and progress.refused[fields["by"], fields["host"]] == 1:
-            self.end()
-            print_note(self._refusal(fields))
+            self.note(self._refusal(fields))
+
+    def note(self, text: str) -> None:
+        """Print a line of its own."""
+        self.end()
+        print_note(text)
 
     def end(self) -> None:
         """Leave the line that changes."""
@@ -258,8 +268,6 @@ def _write(
 
     recording = read_recording(journal)
     if not recording.rows:
-        if progress is not None:
-            journal.unlink()
         hint = "let the client use the proxy; one that ignores it for this machine's addresses needs an option"
         raise LeadlineError("nothing was recorded: no request came through the proxy", hint=hint)
     conversion = None

@@ -23,8 +23,11 @@ from typing import Any
 from leadline.errors import InputError, LeadlineError
 from leadline.recording import trust
 
+PROGRAM = (sys.executable, "-P", "-m", "leadline.recording.proxy")
+"""The proxy. Without the working directory among the places of modules, whatever lies there."""
 INSTALL_COMMAND = "pip install 'leadline[record]'"
-START_TIMEOUT_S = 60.0
+PROXY_TIMEOUT_S = 60.0
+"""Until the proxy listens, and from the request to end until it is killed."""
 COMMAND_TIMEOUT_S = 5.0
 """From the request to end until the command is killed."""
 _MAX_LOG = 4096
@@ -69,6 +72,7 @@ class Progress:
     failure: str | None = None
     """Why the journal is not complete."""
     command_status: int | None = None
+    """None if it did not end by itself."""
 
     @property
     def url(self) -> str:
@@ -124,41 +128,52 @@ async def record(
 
     Raises:
         RecorderFailed: the proxy did not start.
+        InputError: the folder of its authority has no authority.
     """
     progress = Progress()
     started = asyncio.Event()
     proxy = await _start_proxy(options)
     log = asyncio.create_task(_read_log(proxy))
-    events = asyncio.create_task(_follow(proxy, progress, started, show))
+    events = asyncio.create_task(_follow(proxy, options, progress, started, show))
     try:
         await _wait_for_start(started, events, ending)
+        if events.done():
+            events.result()
         if not started.is_set() and not ending.is_set():
-            raise RecorderFailed(f"the proxy did not start: {await log or 'it gave no reason'}")
+            await _end_proxy(proxy)
+            raise RecorderFailed(f"the proxy did not start: {await log or _ended_how(await proxy.wait())}")
         waits = [asyncio.create_task(ending.wait()), events]
         if argv and started.is_set():
             waits.append(asyncio.create_task(_run_command(options, argv, progress, ending, quiet_command)))
         await asyncio.wait(waits, timeout=length_s, return_when=asyncio.FIRST_COMPLETED)
         if events.done() and not ending.is_set() and progress.failure is None:
-            progress.failure = f"the proxy ended by itself: {await log or 'it gave no reason'}"
+            progress.failure = f"the proxy ended by itself: {await log or _ended_how(await proxy.wait())}"
         ending.set()
         await asyncio.gather(*(one for one in waits if one is not events))
     finally:
-        assert proxy.stdin is not None
-        proxy.stdin.close()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(events, START_TIMEOUT_S)
-        if proxy.returncode is None:
-            with suppress(ProcessLookupError):
-                proxy.kill()
-        await proxy.wait()
+        await _end_proxy(proxy)
+        await asyncio.wait([events])
         log.cancel()
     return progress
+
+
+async def _end_proxy(proxy: asyncio.subprocess.Process) -> None:
+    assert proxy.stdin is not None
+    proxy.stdin.close()
+    try:
+        await asyncio.wait_for(proxy.wait(), PROXY_TIMEOUT_S)
+    except TimeoutError:
+        proxy.kill()
+
+
+def _ended_how(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit code {status}"
 
 
 async def _start_proxy(options: ProxyOptions) -> asyncio.subprocess.Process:
     # A session of its own: Ctrl-C on the terminal is for this process, which ends the proxy in its turn.
     proxy = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "leadline.recording.proxy",
+        *PROGRAM,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
@@ -178,19 +193,22 @@ async def _read_log(proxy: asyncio.subprocess.Process) -> str:
 
 async def _wait_for_start(started: asyncio.Event, events: asyncio.Task[None], ending: asyncio.Event) -> None:
     waits = [asyncio.create_task(started.wait()), asyncio.create_task(ending.wait())]
-    await asyncio.wait([*waits, events], timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([*waits, events], timeout=PROXY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
     for one in waits:
         one.cancel()
 
 
-async def _follow(proxy: asyncio.subprocess.Process, progress: Progress, started: asyncio.Event, show: Show) -> None:
-    """Take the proxy's events until it ends."""
+async def _follow(
+    proxy: asyncio.subprocess.Process, options: ProxyOptions, progress: Progress, started: asyncio.Event, show: Show
+) -> None:
+    """Take the proxy's events until it ends. Raises InputError if it has no authority."""
     assert proxy.stdout is not None
     while line := await proxy.stdout.readline():
         fields = json.loads(line)
         event = fields.pop("event")
         match event:
             case "listening":
+                trust.check_authority(Path(options.ca_dir))
                 progress.address = fields["host"], fields["port"]
             case "entry":
                 progress.requests += 1
@@ -223,11 +241,13 @@ async def _run_command(
         asked = asyncio.create_task(ending.wait())
         await asyncio.wait([end, asked], return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
-        if command.returncode is None:
+        if command.returncode is not None:
+            progress.command_status = command.returncode
+        else:
             with suppress(ProcessLookupError):
                 command.terminate()
             await asyncio.wait([end], timeout=COMMAND_TIMEOUT_S)
             if command.returncode is None:
                 with suppress(ProcessLookupError):
                     command.kill()
-        progress.command_status = await end
+        await end

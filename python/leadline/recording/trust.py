@@ -21,6 +21,7 @@ from leadline.errors import InputError
 
 CERTIFICATE = "mitmproxy-ca-cert.pem"
 _BUNDLE = "ca-bundle.pem"
+_WANTED = "name a file of certificates in PEM"
 _CHROMIUMS = ("chromium", "google-chrome", "chrome", "microsoft-edge", "brave", "vivaldi")
 _QUIET_OPTIONS = (
     "--no-first-run", "--no-default-browser-check", "--disable-background-networking", "--disable-component-update",
@@ -59,6 +60,25 @@ def prepare_private_folder(option: str, path: Path) -> None:
 def certificate_of(folder: Path) -> Path:
     """The authority's certificate, to be imported where it is to be trusted."""
     return folder / CERTIFICATE
+
+
+def check_authority(folder: Path) -> None:
+    """Check that the proxy has an authority to sign with. Raises InputError."""
+    try:
+        public_key_sum(folder)
+    except (OSError, ValueError) as error:
+        hint = "remove the folder's files, so that a new authority is made"
+        raise InputError(f"{folder}: its authority cannot be used: {error}", hint=hint) from None
+
+
+def check_certificates(option: str, path: Path) -> None:
+    """Check that a file has certificates. Raises InputError."""
+    try:
+        x509.load_pem_x509_certificates(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror or error}", hint=_WANTED) from None
+    except ValueError:
+        raise InputError(f"{option} {path}: it has no certificates", hint=_WANTED) from None
 
 
 def public_key_sum(folder: Path) -> str:

@@ -12,7 +12,13 @@ from leadline.cli.record import _note_left_journals
 from leadline.errors import InputError
 from leadline.recording import session
 from leadline.recording.journal import open_journal
-from leadline.recording.trust import command_environment, command_line, prepare_private_folder
+from leadline.recording.trust import (
+    certificate_of,
+    check_authority,
+    command_environment,
+    command_line,
+    prepare_private_folder,
+)
 
 
 @pytest.fixture
@@ -35,7 +41,8 @@ def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--for", "0s"], "--for: a duration must be above 0"),
         (["--for", "soon"], "--for: "),
         (["--max-body", "1GiB"], "--max-body: 1GiB is not in its limits; 1 B to 256MiB"),
-        (["--ca", "/nowhere.pem"], "--ca /nowhere.pem: there is no such file"),
+        (["--ca", "/nowhere.pem"], "--ca /nowhere.pem: No such file or directory; name a file of certificates in PEM"),
+        (["--ca", __file__], f"--ca {__file__}: it has no certificates"),
         (["--bind", "192.0.2.7"], "cannot listen at 192.0.2.7:8888"),
         (["-o", "/nowhere/shop.yaml"], "-o /nowhere/shop.yaml: No such file or directory"),
         (["--", "no-such-program"], "no-such-program: there is no such command"),
@@ -66,6 +73,14 @@ def test_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     made.chmod(0o750)
     with pytest.raises(InputError, match=r"--ca-dir .*: others may enter this folder, which has a key; chmod 700 "):
         prepare_private_folder("--ca-dir", made)
+
+
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_folder_without_a_usable_authority_is_named(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        certificate_of(tmp_path).write_bytes(content)
+    with pytest.raises(InputError, match=r"its authority cannot be used: .*; remove the folder's files"):
+        check_authority(tmp_path)
 
 
 def test_journal_that_a_killed_recorder_left_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
