@@ -201,7 +201,7 @@ def test_examples_of_a_command_that_reads_runs_run(name: str, workplace: Path) -
 @pytest.mark.lab
 def test_examples_of_record_run(workplace: Path) -> None:
     """One without a command gets a request for its host through the proxy, and is ended then. Chromium opens a window:
-    tests/lab/test_recording.py runs it without one.
+    tests/lab/test_record_proxy.py runs it without one.
     """
     if not RECORDER.exists():
         pytest.skip("mitmproxy is not installed (make .venv-record/.installed)")
