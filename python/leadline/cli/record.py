@@ -87,10 +87,11 @@ def command(
     from leadline.recording import session
 
     argv = command_after_dashes(context)
+    only_hosts = [host.lower() for host in only_host or ()]
     if recover is not None:
         if argv:
             raise InputError("--recover: nothing is recorded, so no command runs", hint="leave the command out")
-        return _write(recover, output, only_host or [], correlate, json, None)
+        return _write(recover, output, only_hosts, correlate, json, None)
     session.check_installed()
     session.check_command(argv)
     length_s = _duration_s(length)
@@ -98,12 +99,12 @@ def command(
     session.check_address(bind, chosen)
     if output is not None:
         check_writable("-o", output)
-    options = _proxy_options(bind, chosen, ca_dir, max_body, only_host or [], insecure, ca)
+    options = _proxy_options(bind, chosen, ca_dir, max_body, only_hosts, insecure, ca)
     _note_left_journals(Path(options.journal).parent)
     journal = Path(options.journal)
     try:
         progress = _record(options, argv, length_s, is_quiet=json or output is None)
-        return _write(journal, output, only_host or [], correlate, json, progress)
+        return _write(journal, output, only_hosts, correlate, json, progress)
     except BaseException:
         if journal.exists() and journal.stat().st_size:
             print_note(f"the recording is kept: leadline record --recover {journal} -o recording.har")
@@ -155,7 +156,7 @@ def _proxy_options(
         ca_dir=str(authority),
         journal=str(folder / name),
         max_body=_max_body(max_body),
-        only_hosts=tuple(host.lower() for host in only_hosts),
+        only_hosts=tuple(only_hosts),
         insecure=insecure,
         ca=None if ca is None else str(ca.absolute()),
     )
@@ -210,17 +211,17 @@ class _Shown:
                 f"{_counted(progress.requests, 'request')}, {_counted(progress.pages, 'page')}, {progress.host}{page}"
             )
             if self._is_terminal:
-                print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
+                print(f"\r\x1b[K{_printable(text)[:100]}", end="", file=sys.stderr, flush=True)
                 self._has_line = True
             else:
-                print_note(text)
+                print_note(_printable(text))
         elif event == "refused" and progress.refused[fields["by"], fields["host"]] == 1:
             self.note(self._refusal(fields))
 
     def note(self, text: str) -> None:
         """Print a line of its own."""
         self.end()
-        print_note(text)
+        print_note(_printable(text))
 
     def end(self) -> None:
         """Leave the line that changes."""
@@ -254,6 +255,11 @@ class _Shown:
             case "server":
                 return f"{fields['host']}: no TLS with the server: {fields['why']}; see --ca and --insecure"
         return f"{fields['host']}: no connection to the server: {fields['why']}"
+
+
+def _printable(text: str) -> str:
+    """A text that has names of servers and pages, without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -311,7 +317,7 @@ def _convert(
 
 
 def _print_end(recording: Recording, output: Path | None, progress: Progress | None) -> None:
-    hosts = ", ".join(recording.hosts[:5]) + (", ..." if len(recording.hosts) > 5 else "")
+    hosts = _printable(", ".join(recording.hosts[:5])) + (", ..." if len(recording.hosts) > 5 else "")
     where = "stdout" if output is None else str(output)
     requests, pages = _counted(len(recording.rows), "request"), _counted(len(recording.pages), "page")
     print_note(f"{requests} on {pages} of {hosts}: {where}; passwords and tokens that were sent are in it")

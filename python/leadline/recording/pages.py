@@ -74,8 +74,14 @@ def read_row(start_s: float, end_s: float, entry: dict[str, Any]) -> Row:
         _may_be_document(request["method"], sent),
         media_type if response["status"] else "",
         _joined(request["url"], target),
-        " ".join(html.unescape(found[1]).split())[:_MAX_TITLE] if found else "",
+        _title(found[1]) if found else "",
     )
+
+
+def _title(text: str) -> str:
+    """A title on one line, without what a terminal would obey."""
+    shown = "".join(character if character.isprintable() else " " for character in html.unescape(text))
+    return " ".join(shown.split())[:_MAX_TITLE]
 
 
 def _may_be_document(method: str, sent: dict[str, str]) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from leadline.recording.har_entry import BodyTap, har_entry, read_times
 from leadline.recording.journal import append, open_journal
 from leadline.recording.pages import is_document, read_row
+from leadline.scenario.har_values import is_wanted_host
 
 GRACE_S = 2.0
 """How long exchanges that have begun may go on at the end."""
@@ -163,9 +164,7 @@ class Recorder:
             emit("refused", by=by, host=host, why=str(why))
 
     def _is_wanted(self, host: str) -> bool:
-        if host == _CERTIFICATE_HOST:
-            return False
-        return not self._only_hosts or any(host == one or host.endswith("." + one) for one in self._only_hosts)
+        return host != _CERTIFICATE_HOST and is_wanted_host(host.lower(), self._only_hosts)
 
     def _record(self, flow: Any) -> None:
         """Write the entry of an exchange that has ended."""

@@ -79,3 +79,7 @@ def test_pause_on_a_page_that_stays_begins_one_named_by_its_request() -> None:
 def test_pages_of_one_title_and_two_paths_have_the_path_in_their_names() -> None:
     found = pages_of(document("/a", "Shop"), document("/b", "Shop"), document("/a", "Shop"), document("/c", ""))
     assert found == ["Shop (GET /a)", "Shop (GET /b)", "Shop (GET /a)", "GET /c"]
+
+
+def test_title_has_nothing_that_a_terminal_would_obey() -> None:
+    assert pages_of(document("/", "A\x1b[2J &#27;[31m\n b")) == ["A [2J [31m b"]
