@@ -24,8 +24,7 @@ NAME = "record"
 EXAMPLE = """\
 Example: leadline record -o shop.yaml -- curl -s http://127.0.0.1:8080/
 
-    leadline record -o shop.har --for 30s
-    leadline record -o shop.yaml --only-host shop.test --bind 127.0.0.1 --port 8888
+    leadline record -o shop.har --only-host shop.test --for 30s
     leadline record -o shop.yaml -- chromium http://127.0.0.1:8080/
 """
 PORT = 8888
