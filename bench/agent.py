@@ -28,16 +28,21 @@ from leadline.contract.models import (
     HttpCounts,
     HttpScript,
     HttpWorkload,
+    Ikev2Connections,
     ObservationEvent,
     Observe,
     Outcome,
     Prepare,
     Prepared,
+    ProfileIdentity,
+    RateStage,
     ScenarioWorkload,
     Start,
     Target,
+    TunnelExpectation,
     TunnelWorkload,
     UdpWorkload,
+    WireguardFiles,
 )
 from leadline.kinds.http.model import HttpTest
 from leadline.kinds.http.workload import http_workload
@@ -134,6 +139,45 @@ def datagrams(
         datagram_bytes=datagram_bytes,
         rate_pps=rate_pps,
         interval_ms=1000,
+    )
+
+
+def arrivals(clients: int, per_s: float) -> RateStage:
+    """VPN clients that arrive at a rate, with a second to spare for the last of them."""
+    return RateStage(from_per_s=per_s, to_per_s=per_s, duration_ms=round(clients / per_s * 1000) + 1000)
+
+
+def fleet(
+    identities: Ikev2Connections | ProfileIdentity | WireguardFiles,
+    *,
+    clients: int,
+    duration_ms: int,
+    expect: TunnelExpectation,
+    **more: Any,
+) -> TunnelWorkload:
+    """VPN clients that send nothing but what verifies their tunnels, all at once by default; `more` are further fields
+    of the workload, or others in their place."""
+    usual: dict[str, Any] = {
+        "profile": "",
+        "threads": 1,
+        "users": [],
+        "bind": [],
+        "arrivals": [],
+        "settled": 0,
+        "settling_ms": 0,
+        "attempt_ms": 60_000,
+        "retries": 0,
+        "first_data_ms": 30_000,
+        "actions": [],
+        "interval_ms": 1000,
+    }
+    return TunnelWorkload(
+        kind="tunnel",
+        identities=identities,
+        clients=clients,
+        duration_ms=duration_ms,
+        expect=expect,
+        **{**usual, **more},
     )
 
 

@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import agent
 from namespaces import GATEWAY, inside, linked, namespace
 from programs import SERVER_CPU, PeerMissing, pinned, run
 from rows import Rounds, Row, at_most, bounded
 
-from leadline.contract.models import Ikev2Connections, RateStage, TunnelCounts, TunnelExpectation, TunnelWorkload
+from leadline.contract.models import Ikev2Connections, TunnelCounts, TunnelExpectation
 from leadline.sut.strongswan import log
 from leadline.sut.strongswan.config import daemon_argv, daemon_config
 from leadline.sut.strongswan.parameters import StrongswanSut
@@ -71,27 +72,17 @@ def arrivals(rounds: Rounds) -> Iterator[Row]:
 
 
 def _fleet(clients: int) -> agent.Load:
-    lasting_ms = round(clients / _PER_S * 1000) + 1000
+    stage = agent.arrivals(clients, _PER_S)
+    workload = agent.fleet(
+        Ikev2Connections(connection=None, files=[]),
+        clients=clients,
+        duration_ms=stage.duration_ms + 30_000,
+        expect=TunnelExpectation(pools=["10.20.0.0/16"], routes=[], dns=[], options=[], echo=_ECHO),
+        profile=_CLIENT,
+        arrivals=[stage],
+        attempt_ms=90_000,
+    )
     with _site() as client_end:
-        workload = TunnelWorkload(
-            kind="tunnel",
-            profile=_CLIENT,
-            clients=clients,
-            threads=1,
-            identities=Ikev2Connections(connection=None, files=[]),
-            users=[],
-            bind=[],
-            arrivals=[RateStage(from_per_s=_PER_S, to_per_s=_PER_S, duration_ms=lasting_ms)],
-            settled=0,
-            settling_ms=0,
-            duration_ms=lasting_ms + 30_000,
-            attempt_ms=90_000,
-            retries=0,
-            expect=TunnelExpectation(pools=["10.20.0.0/16"], routes=[], dns=[], options=[], echo=_ECHO),
-            first_data_ms=30_000,
-            actions=[],
-            interval_ms=1000,
-        )
         return agent.run(workload, client_end)
 
 
@@ -121,9 +112,17 @@ def _site() -> Iterator[list[str]]:
                 if not any(log.READY in line for line in process.stdout):
                     raise RuntimeError(f"{argv!r} did not come up")
                 # charon would wait for a reader of its log.
-                reader = subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
-                yield inside(hosts, [])
-                reader.terminate()
-                reader.wait()
+                with _reader(process.stdout):
+                    yield inside(hosts, [])
             finally:
                 process.terminate()
+
+
+@contextmanager
+def _reader(log_output: IO[str]) -> Iterator[None]:
+    """A process that reads a daemon's log, and ends with this."""
+    with subprocess.Popen(["cat"], stdin=log_output, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()

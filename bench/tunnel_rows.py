@@ -22,7 +22,6 @@ from leadline.contract.models import (
     TunnelEcho,
     TunnelExpectation,
     TunnelUdp,
-    TunnelWorkload,
 )
 
 _STORM, _MANY = 1_000, 10_000
@@ -164,25 +163,12 @@ def _schedule_late() -> float:
 
 def _fleet(site: Site, clients: int, **more: Any) -> agent.Load:
     """A fleet of this many clients, all at once by default."""
-    seconds = more.pop("seconds", 60)
-    workload = TunnelWorkload(
-        kind="tunnel",
-        profile=site.profile(),
+    workload = agent.fleet(
+        ProfileIdentity.model_validate({"from": "profile"}),
         clients=clients,
-        threads=1,
-        identities=ProfileIdentity.model_validate({"from": "profile"}),
-        users=[],
-        bind=[],
-        arrivals=more.pop("arrivals", []),
-        settled=0,
-        settling_ms=0,
-        duration_ms=seconds * 1000,
-        attempt_ms=60_000,
-        retries=0,
+        duration_ms=more.pop("seconds", 60) * 1000,
         expect=TunnelExpectation(pools=["10.8.0.0/16"], routes=[], dns=[], options=[]),
-        first_data_ms=30_000,
-        actions=[],
-        interval_ms=1000,
+        profile=site.profile(),
         **more,
     )
     return agent.run(workload, site.client_end)

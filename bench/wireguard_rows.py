@@ -15,14 +15,7 @@ from namespaces import GATEWAY, inside, linked, namespace
 from programs import SERVER_CPU, PeerMissing, pinned
 from rows import Bound, Rounds, Row, at_most, bounded
 
-from leadline.contract.models import (
-    RateStage,
-    TunnelCounts,
-    TunnelExpectation,
-    TunnelFile,
-    TunnelWorkload,
-    WireguardFiles,
-)
+from leadline.contract.models import TunnelCounts, TunnelExpectation, TunnelFile, WireguardFiles
 from leadline.kinds.tunnel import wg_quick
 from leadline.sut.wireguard import PORT, READY, KeyPair
 
@@ -50,25 +43,13 @@ def memory(rounds: Rounds) -> Iterator[Row]:
 def _fleet(clients: int) -> agent.Load:
     """A fleet of this many clients that arrive as fast as the gateway lets them without cookies."""
     with _site(clients) as (files, client_end):
-        lasting_ms = round(clients / _PER_S * 1000) + 1000
-        workload = TunnelWorkload(
-            kind="tunnel",
-            profile="",
+        stage = agent.arrivals(clients, _PER_S)
+        workload = agent.fleet(
+            WireguardFiles(files=files),
             clients=clients,
-            threads=1,
-            identities=WireguardFiles(files=files),
-            users=[],
-            bind=[],
-            arrivals=[RateStage(from_per_s=_PER_S, to_per_s=_PER_S, duration_ms=lasting_ms)],
-            settled=0,
-            settling_ms=0,
-            duration_ms=lasting_ms + 60_000,
-            attempt_ms=60_000,
-            retries=0,
+            duration_ms=stage.duration_ms + 60_000,
             expect=TunnelExpectation(pools=[_POOL], routes=[], dns=[], options=[]),
-            first_data_ms=30_000,
-            actions=[],
-            interval_ms=1000,
+            arrivals=[stage],
         )
         return agent.run(workload, client_end)
 

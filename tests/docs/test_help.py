@@ -42,6 +42,8 @@ SERVERS = [
 ]
 # Of the servers on this machine one.
 ANY_SERVER = "$(pidof -s openvpn)"
+# Beside the tests' own environment: mitmproxy holds packages back.
+RECORDER = ROOT / ".venv-record" / "bin" / "leadline"
 URLS = r"http://HOST:8080(/\S*)"
 
 
@@ -194,6 +196,30 @@ def test_examples_of_a_command_that_reads_runs_run(name: str, workplace: Path) -
             journal.append({"record": "run-begin", "at_ns": 0})
             journal.append({"record": "run-end", "at_ns": 1, "status": "done"})
     succeed(examples(name), workplace)
+
+
+@pytest.mark.lab
+def test_examples_of_record_run(workplace: Path) -> None:
+    """One without a command gets a request for its host through the proxy, and is ended then. Chromium opens a window:
+    tests/lab/test_record_proxy.py runs it without one.
+    """
+    if not RECORDER.exists():
+        pytest.skip("mitmproxy is not installed (make .venv-record/.installed)")
+    program = workplace / ".venv/bin/leadline"
+    program.rename(program.with_name("leadline-without-extra"))
+    program.symlink_to(RECORDER)
+    lines = [f"export XDG_DATA_HOME={workplace}/data", "leadline-without-extra serve &"]
+    request = "curl -s -o page --proxy http://127.0.0.1:8888 -H 'Host: shop.test:8080' http://127.0.0.1:8080/"
+    for line in examples("record"):
+        if " -- " not in line:
+            lines += [f"{line} & recorder=$!", f"until {request}; do kill -0 $recorder; sleep 0.1; done"]
+            lines += ["kill -TERM $recorder", "wait $recorder"]
+        elif " chromium " not in line:
+            lines.append(line)
+        written = re.search(r"-o (\S+)", line)
+        assert written, line
+        lines += [f"test -s {written[1]}"]
+    succeed(lines, workplace)
 
 
 @contextmanager

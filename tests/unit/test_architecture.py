@@ -24,8 +24,8 @@ CRATES = ROOT / "crates"
 
 PYTHON_FLOORS = {
     "kinds": 7, "cli": 6, "trial": 5, "truths": 5, "sut": 3, "lab": 3, "report": 3, "agents": 2, "analysis": 2,
-    "scenario": 2, "plan": 1, "dataset": 1, "contract": 1, "statistics": 1, "errors": 0, "registry": 0, "quantities": 0,
-    "masking": 0, "csv_rows": 0,
+    "scenario": 2, "recording": 3, "plan": 1, "dataset": 1, "contract": 1, "statistics": 1, "errors": 0, "registry": 0,
+    "quantities": 0, "masking": 0, "csv_rows": 0,
 }  # fmt: skip
 RUST_FLOORS = {
     "agent": 5, "scenario": 4, "replay": 4, "wrk-lua": 4, "testkit": 4, "transport": 3, "http": 3, "tunnel": 3,

@@ -24,6 +24,7 @@ from leadline.cli import (
     ladder,
     observe,
     plan,
+    record,
     report,
     results,
     run,
@@ -61,7 +62,9 @@ def _add_commands(*modules: Any) -> None:
 
 _add_commands(demo, run, plan)
 add_kinds(app)
-_add_commands(convert, ladder, crypto, serve, observe, results, report, compare, trend, truths, size, export, doctor)
+_add_commands(
+    convert, record, ladder, crypto, serve, observe, results, report, compare, trend, truths, size, export, doctor
+)
 
 
 def _print_version(is_asked: bool) -> None:

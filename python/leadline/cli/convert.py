@@ -65,17 +65,17 @@ def command(
     )
     read_file = reader_below(file.parent, anywhere=any_file)
     read, conversion = read_scenario(read_scenario_file(file), str(file), options, read_file)
-    _check(read, read_file, options, str(file))
+    check_whole(read, read_file, options, str(file))
     text = write_native(_beside(read.root, file, output), conversion)
     if output is not None:
         write_option_file("-o", output, text)
     if json:
-        print_json(_document(file, output, conversion, text))
+        print_json(conversion_document(str(file), output, conversion, text))
         return 0
     if output is None:
         print(text, end="")
     if conversion is not None:
-        _print(conversion)
+        print_conversion(conversion)
     return 0
 
 
@@ -90,7 +90,7 @@ def _beside(root: Node, file: Path, output: Path | None) -> Node:
     return move_files(root, folder.replace("\\", "/"))
 
 
-def _check(read: ReadScenario, read_file: Callable[[str], bytes], options: FormatOptions, file: str) -> None:
+def check_whole(read: ReadScenario, read_file: Callable[[str], bytes], options: FormatOptions, file: str) -> None:
     """Let the agent compile the scenario. What it refuses ends the conversion, like other parts that cannot run; with
     `--scripts skip` it is listed. A missing file or value is a note, because the conversion does not need it.
     """
@@ -139,7 +139,7 @@ def parameters(texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _print(conversion: Conversion) -> None:
+def print_conversion(conversion: Conversion) -> None:
     """What became of the parts, on stderr: first what differs."""
     counts = conversion.counts()
     shown = [f"{count} {name}" for name, count in counts.items() if count]
@@ -152,11 +152,11 @@ def _print(conversion: Conversion) -> None:
     print_note(f"parts: {', '.join(shown) or 'none'}")
 
 
-def _document(file: Path, output: Path | None, conversion: Conversion | None, text: str) -> dict[str, object]:
+def conversion_document(file: str, output: Path | None, conversion: Conversion | None, text: str) -> dict[str, object]:
     """The document `leadline.conversion/1`."""
     return {
         "schema": "leadline.conversion/1",
-        "file": str(file),
+        "file": file,
         "output": None if output is None else str(output),
         "parts": [] if conversion is None else conversion.items,
         "counts": {} if conversion is None else conversion.counts(),

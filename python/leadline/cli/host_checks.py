@@ -79,7 +79,7 @@ _SLOW_PROFILES = ("checked", "debug")
 
 def host_checks() -> list[Check]:
     """Checks limits and the speed of this host."""
-    return [_open_files(), _governor(), _tables()]
+    return [_open_files(), _governor(), _tables(), _recorder()]
 
 
 def clock_check(clock: ClockQuality) -> Check:
@@ -207,6 +207,14 @@ def _tables() -> Check:
     needed = "samples.parquet, results.parquet and other tables in the folder of a run"
     has = may_write_tables()
     return Check("parquet tables", has, needed, None if has else "polars is not installed", INSTALL_COMMAND)
+
+
+def _recorder() -> Check:
+    from leadline.recording.session import INSTALL_COMMAND, is_installed
+
+    has = is_installed()
+    why = None if has else "mitmproxy is not installed"
+    return Check("recorder", has, "leadline record", why, INSTALL_COMMAND)
 
 
 def _text(path: Path) -> str | None:

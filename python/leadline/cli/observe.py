@@ -9,8 +9,8 @@ import typer
 
 from leadline import __version__
 from leadline.cli import options as o
-from leadline.cli.help_format import PanelHelpCommand
 from leadline.cli.output import print_all, print_json, print_note
+from leadline.cli.trailing_command import TrailingCommand, command_after_dashes
 from leadline.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,28 +25,14 @@ Example: leadline observe
     leadline observe ssh://root@gateway -d 1min --json
     leadline observe -- make check
 """
-_COMMAND = "leadline.observe.command"
 _HEAD_EVERY = 20
 """Lines of intervals from one head to the next on a terminal."""
 _SHORTEST_LINE = 0.1
 """The shortest time that has a line, as a share of the interval."""
 
 
-class _ObserveCommand(PanelHelpCommand):
-    """A command whose words after `--` are a command of their own."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Set the words after the first `--` aside."""
-        place = args.index("--") if "--" in args else len(args)
-        ctx.meta[_COMMAND] = args[place + 1 :]
-        if place < len(args) and not ctx.meta[_COMMAND] and not ctx.resilient_parsing:  # as in completion
-            raise InputError("there is no command after --", hint="as in leadline observe -- make check")
-        parsed: list[str] = super().parse_args(ctx, args[:place])
-        return parsed
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Show that a command may follow."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND ...]"]
+class _ObserveCommand(TrailingCommand):
+    example = "leadline observe -- make check"
 
 
 CLASS = _ObserveCommand
@@ -79,7 +65,7 @@ def command(
     """
     import asyncio
 
-    wanted = _wanted(host, interval, duration, context.meta[_COMMAND])
+    wanted = _wanted(host, interval, duration, command_after_dashes(context))
     from dataclasses import replace
 
     wanted = replace(wanted, pids=pid or (), programs=process or (), soak=soak, quiet=json)

@@ -8,11 +8,11 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from leadline.errors import InputError
 from leadline.masking import mask_text
@@ -115,38 +115,57 @@ def write_option_file(option: str, path: Path, text: str) -> None:
 
 
 def write_option_bytes(option: str, path: Path, content: bytes) -> None:
-    """Write the file that an option names: at once, so that a reader never sees a part, and the old content stays if it
-    fails. A link stays a link, and the file that it leads to keeps its owner and its mode.
+    """Write the file that an option names, as `write_option_stream` does.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    write_option_stream(option, path, lambda file: file.write(content))
+
+
+def write_option_stream(
+    option: str, path: Path, write: Callable[[BinaryIO], object], *, is_private: bool = False
+) -> None:
+    """Let `write` write the file that an option names: at once, so that a reader never sees a part, and the old content
+    stays if it fails. A link stays a link, and the file that it leads to keeps its owner and its mode; a private one
+    may be read by its owner alone.
 
     Raises:
         InputError: it cannot be written.
     """
     from leadline.dataset.atomic import exchange
 
+    def write_into(target: Path) -> None:
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600 if is_private else 0o666)
+        with os.fdopen(fd, "wb") as file:
+            if is_private and stat.S_ISREG(os.fstat(fd).st_mode):
+                os.fchmod(fd, 0o600)
+            write(file)
+
     with naming(option, path):
         if not _is_replaceable(path):
-            path.write_bytes(content)
+            write_into(path)
             return
         target = Path(os.path.realpath(path))
         old = target.stat() if target.exists() else None
         if old is not None and old.st_nlink > 1:
-            target.write_bytes(content)  # under all of its names
+            write_into(target)  # under all of its names
             return
 
-        def write(temporary: Path) -> None:
-            temporary.touch()
+        def write_temporary(temporary: Path) -> None:
+            temporary.touch(0o600 if is_private else 0o666)
             if old is not None:
                 # Refused to those who may not give a file away: they write into the old one.
                 os.chown(temporary, old.st_uid, old.st_gid)
                 temporary.chmod(stat.S_IMODE(old.st_mode))
-            temporary.write_bytes(content)
+            write_into(temporary)
 
         try:
-            exchange(target, write)
+            exchange(target, write_temporary)
         except OSError as error:
             if error.errno not in _NO_RENAME:
                 raise
-            target.write_bytes(content)
+            write_into(target)
 
 
 def _is_replaceable(path: Path) -> bool:

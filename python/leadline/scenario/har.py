@@ -22,7 +22,14 @@ from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
 from leadline.scenario.correlation import Exchange, correlate
 from leadline.scenario.har_bodies import add_body
 from leadline.scenario.har_flow import Entry, flow_of
-from leadline.scenario.har_values import literal, lower_pairs_of, mapping_of, one_line, pairs_of
+from leadline.scenario.har_values import (
+    is_wanted_host,
+    literal,
+    lower_pairs_of,
+    mapping_of,
+    one_line,
+    pairs_of,
+)
 
 MOST_ENTRIES = 20_000
 MAX_REDIRECT_GAP_MS = 2000
@@ -151,17 +158,13 @@ def _why_not_sent(entry: Entry, only_hosts: Sequence[str]) -> str | None:
         parts, host = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not host:
         return "a URL in the page itself" if parts.scheme in ("data", "blob", "about") else "no URL for HTTP"
-    if not _is_wanted(host, only_hosts):
+    if not is_wanted_host(host, only_hosts):
         return "its host is not one of --only-host"
     if entry.from_cache:
         return f"from the browser's cache ({entry.from_cache}): it was not sent"
     if _is_websocket(entry):
         return "a WebSocket"
     return "a tunnel through a proxy" if entry.method == "CONNECT" else None
-
-
-def _is_wanted(host: str, only_hosts: Sequence[str]) -> bool:
-    return not only_hosts or any(host == one or host.endswith("." + one) for one in only_hosts)
 
 
 class _Redirects:
@@ -190,7 +193,7 @@ class _Redirects:
             host = urlsplit(joined).hostname or ""
         except ValueError:
             return
-        if not _is_wanted(host, self._only_hosts):
+        if not is_wanted_host(host, self._only_hosts):
             first.follows = len(first.hops)
             return
         self._targets.setdefault(joined, []).append((first, hop.end_ms))

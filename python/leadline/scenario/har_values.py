@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -36,3 +37,8 @@ def _whole(text: str) -> str:
 def one_line(text: str) -> str:
     """A text without line breaks."""
     return " ".join(text.split())
+
+
+def is_wanted_host(host: str, only_hosts: Sequence[str]) -> bool:
+    """Whether a host is one of `--only-host`, or below one; all are if none is given."""
+    return not only_hosts or any(host == one or host.endswith("." + one) for one in only_hosts)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from made_journals import histogram
+from made_journals import histogram, test_data
 
+from leadline.analysis.flows import Curve, Flow
+from leadline.analysis.head_and_tail import naive_rates
 from leadline.analysis.histograms import decode
-from leadline.analysis.model import Verdict
+from leadline.analysis.model import Verdict, Window
 from leadline.analysis.packet_figures import (
     PacketCounts,
     counter_findings,
@@ -18,6 +21,7 @@ from leadline.analysis.packet_figures import (
     refused_findings,
     unsent_findings,
 )
+from leadline.analysis.test_data import FlowKey
 
 
 def sent(frames: int, **more: Any) -> dict[str, Any]:
@@ -162,3 +166,17 @@ def test_loss_is_known_by_size_and_by_flow() -> None:
     assert changed is not None
     assert {part.lost for one in (hidden, changed) for part in one.sizes} == {None}
     assert findings_of([], []) is None
+
+
+def test_rate_made_of_other_curves_has_no_naive_average() -> None:
+    """Bits of layer 2 are of bytes and frames together: no flow has that curve, so its own time is unknown."""
+    t_ns = np.array([0.0, 1e9, 2e9])
+    frames = Curve(t_ns, np.array([0.0, 1000.0, 2000.0]))
+    octets = Curve(t_ns, 60 * frames.values)
+    key = FlowKey("client1", "load", 0)
+    flow = Flow(key, "up", 0, 0, 2_000_000_000, octets, frames, 120_000, 2000, "receiver", None)
+    data = test_data("packets")
+    window = Window(0, 0, 2_000_000_000, 2_000_000_000)
+    metrics = {name: metric for name, metric in rate_metrics(1000, 64 * 8 * 1000, None).items() if metric.value}
+    assert {"packets_per_s", "throughput_bps"} <= metrics.keys()
+    assert naive_rates(data.spec, [flow], window, metrics) == {}

@@ -31,7 +31,11 @@ def test_script_is_printed_for_each_shell(shell: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("leadline tc", {"tcp"}), ("leadline r", {"run", "rr", "results", "report"}), ("leadline tcp --bid", {"--bidir"})],
+    [
+        ("leadline tc", {"tcp"}),
+        ("leadline r", {"run", "rr", "results", "report", "record"}),
+        ("leadline tcp --bid", {"--bidir"}),
+    ],
 )
 def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> None:
     last = str(len(words.split()) - 1)
@@ -41,7 +45,9 @@ def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> 
     assert {line.strip() for line in done.stdout.split("\n") if line.strip()} == expected
 
 
-@pytest.mark.parametrize("words", ["leadline observe -- ", "leadline observe -- make ", "leadline tcp --bind --port "])
+@pytest.mark.parametrize(
+    "words", ["leadline observe -- ", "leadline observe -- make ", "leadline record -- ", "leadline tcp --bind --port "]
+)
 def test_command_line_that_is_not_whole_yet_is_no_error(words: str) -> None:
     asked = {"_LEADLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
     done = in_process.leadline(variables=asked)

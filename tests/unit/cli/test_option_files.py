@@ -7,26 +7,35 @@ import os
 import tempfile
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
-from leadline.cli.output import check_writable, write_option_bytes
+from leadline.cli.output import check_writable, write_option_bytes, write_option_stream
 from leadline.errors import InputError
 
 
-def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     file = tmp_path / "figures.prom"
     file.write_bytes(b"old")
 
-    def write_half(path: Path, content: bytes) -> int:
-        with path.open("wb") as opened:
-            opened.write(content[: len(content) // 2])
+    def write_half(opened: BinaryIO) -> None:
+        opened.write(b"new c")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_bytes", write_half)
     with pytest.raises(InputError, match=r"^--output .*figures.prom: No space left on device"):
-        write_option_bytes("--output", file, b"new content")
+        write_option_stream("--output", file, write_half)
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_private_file_is_its_owners_alone(tmp_path: Path, is_there: bool) -> None:
+    file = tmp_path / "shop.har"
+    if is_there:
+        file.write_bytes(b"old")
+        file.chmod(0o644)
+    write_option_stream("--output", file, lambda opened: opened.write(b"new"), is_private=True)
+    assert file.read_bytes() == b"new" and file.stat().st_mode & 0o777 == 0o600
 
 
 def test_link_and_mode_stay(tmp_path: Path) -> None:

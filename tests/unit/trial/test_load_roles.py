@@ -10,6 +10,8 @@ import pytest
 from leadline.agents import Agent, ClockComparison
 from leadline.contract.models import RrWorkload, Target
 from leadline.errors import TaskFailed
+from leadline.kinds.packets.model import PacketsTest
+from leadline.kinds.packets.workload import receivers
 from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
@@ -40,10 +42,12 @@ class ScriptedAgent:
         self._stopped = asyncio.Event()
         self._is_endless = is_endless
         self.begun_ns: list[int] = []
+        self.prepared: list[Any] = []
         self.limit_s = 0.0
 
-    async def prepare(self, _trial: str, task: str, _work: Any, timeout_s: float) -> None:
+    async def prepare(self, _trial: str, task: str, work: Any, timeout_s: float) -> None:
         self._asked.append(f"{self._name} prepare {task}")
+        self.prepared.append(work)
         if task == self._refuses:
             raise TaskFailed(self._name, task, "no_device", "no such device")
 
@@ -93,6 +97,20 @@ async def test_receiver_is_ready_before_the_generator_and_ends_after_it() -> Non
 async def test_both_roles_begin_at_one_instant_on_their_own_clocks() -> None:
     _, agents, _ = await run()
     assert agents["far"].begun_ns == [agents["near"].begun_ns[0] + 1_000_000_000]
+
+
+@pytest.mark.parametrize(("near_ns", "far_ns"), [(0, 1_000_000_000), (5_000, 2_000)])
+async def test_receiver_gets_by_how_much_the_generators_clock_is_ahead(near_ns: int, far_ns: int) -> None:
+    """By that it turns a generator's stamps into times of its own."""
+    asked: list[str] = []
+    agents = {name: ScriptedAgent(name, asked) for name in ("near", "far")}
+    (receiver,) = receivers(PacketsTest(name="t", kind="packets"), "192.0.2.7")
+    parts = [Part("near", WORK), Part("far", receiver.work, Role.RECEIVER, task="receive", drain_ms=1)]
+    clocks = {"near": clock("near", near_ns), "far": clock("far", far_ns)}
+    one = load.Load("c01/1/t", {"kind": "rr"}, parts)
+    await load._prepare_receivers(one, cast("dict[str, Agent]", agents), clocks)
+    (work,) = agents["far"].prepared
+    assert work.clock_ahead_ns == near_ns - far_ns
 
 
 async def test_receiver_may_report_after_a_generator_that_took_as_long_as_it_may() -> None:

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from leadline.errors import InputError
 from leadline.kinds.tunnel import ikev2_access, wireguard_access
+from leadline.kinds.tunnel.client_texts import read_named_text, read_text
 from leadline.plan import ovpn
 from leadline.plan.clients import MOST_CLIENTS
-from leadline.plan.regular_files import NotRegular, read_bounded
 
 if TYPE_CHECKING:
     from leadline.contract.models import TunnelUser
@@ -79,7 +79,7 @@ def read_access(options: OptionValues) -> Access:
     ikev2_access.check_other(options)
     folder = file.parent
     try:
-        profile = ovpn.whole(_option_text(file, "the profile"), lambda name: _read_text(folder / name))
+        profile = ovpn.whole(_option_text(file, "the profile"), lambda name: read_text(folder / name, _MOST_FILE_BYTES))
     except ovpn.ProfileProblem as problem:
         raise InputError(f"{file}: {problem}", hint=problem.hint) from None
     users = _users(options["users"]) if options["users"] is not None else []
@@ -209,25 +209,7 @@ def _destination(text: str, kind: str) -> dict[str, Any]:
 
 
 def _option_text(file: Path, what: str) -> str:
-    try:
-        return _read_text(file)
-    except ValueError as error:
-        raise InputError(f"{what}: {error}", hint="name a file that can be read") from None
-
-
-def _read_text(file: Path) -> str:
-    """The text of a file; raises ValueError with a message for the user."""
-    try:
-        # Only a regular file has a known size; a device may be endless.
-        text = read_bounded(file, _MOST_FILE_BYTES).decode("utf-8")
-        return text.replace("\r\n", "\n").replace("\r", "\n")
-    except NotRegular:
-        raise ValueError(f"{file} is longer than {_MOST_FILE_BYTES >> 20} MiB") from None
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{file} is not UTF-8 text: see line {line}") from None
+    return read_named_text(file, _MOST_FILE_BYTES, hint="name a file that can be read", what=what)
 
 
 def _direction(reverse: bool, bidirectional: bool) -> str:

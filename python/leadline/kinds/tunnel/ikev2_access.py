@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError
+from leadline.kinds.tunnel.client_texts import read_named_text
 from leadline.plan.regular_files import NotRegular, read_bounded
 
 if TYPE_CHECKING:
@@ -65,11 +66,4 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _text(file: Path) -> str:
-    try:
-        return read_bounded(file, _MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except NotRegular:
-        raise InputError(f"{file} is longer than {_MAX_FILE_BYTES >> 10} KiB", hint="name a swanctl.conf") from None
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}", hint="name a file that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file} is not text", hint="write certificates and keys as PEM") from None
+    return read_named_text(file, _MAX_FILE_BYTES, hint="name a swanctl.conf, with its certificates and keys as PEM")

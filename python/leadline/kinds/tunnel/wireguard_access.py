@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.errors import InputError
 from leadline.kinds.tunnel import wg_quick
+from leadline.kinds.tunnel.client_texts import read_named_text
 from leadline.plan.clients import MOST_CLIENTS
 from leadline.plan.regular_files import NotRegular, read_bounded
 
@@ -123,11 +124,4 @@ def _checked(file: Path) -> str:
 
 
 def _text(file: Path) -> str:
-    try:
-        return read_bounded(file, _MOST_FILE_BYTES).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except NotRegular:
-        raise InputError(f"{file} is longer than {_MOST_FILE_BYTES >> 10} KiB", hint="name a wg-quick file") from None
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}", hint="name a file that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file} is not UTF-8 text", hint="name a wg-quick file") from None
+    return read_named_text(file, _MOST_FILE_BYTES, hint="name a wg-quick file")
