@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from leadline.plan.field_types import PlanModel
 from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
+from leadline.plan.source import Node
 from leadline.registry import SYSTEMS
 
 USER_SPACE = "(user space)"
@@ -81,6 +82,13 @@ class PlanSystem(Protocol):
     @property
     def compared_with_route(self) -> bool:
         """Whether a ladder is measured through a plain route too, to show what the system costs."""
+
+    @property
+    def answers_kinds(self) -> tuple[str, ...] | None:
+        """The kinds of test that it answers itself; None: it carries any test to the run's own server."""
+
+    def axis_paths(self, written: Node) -> list[str]:
+        """Paths below `sut` that an axis may name beside the keys of the model."""
 
     def packets(self, parameters: Any, link_mtu_bytes: int) -> tuple[int, int] | None:
         """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""

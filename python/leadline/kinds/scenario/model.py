@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leadline.scenario.native import ReadScenario
 
 LONGEST_MS = 24 * 3600 * 1000
-_IN_A_PLAN = {"server": "127.0.0.1", "port": "8080"}
+_IN_A_PLAN = {"server": "127.0.0.1", "port": "8080", "scheme": "http"}
 """Stand for the run's server while a plan is checked."""
 
 
@@ -111,7 +111,8 @@ class ScenarioTest(BaseTest):
     kind: Literal["scenario"] = "scenario"
     # The file is read by the keys above it.
     params: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default={})
-    """Values of its parameters. `server` and `port` are the run's server, unless given."""
+    """Values of its parameters. `server`, `port` and `scheme` are the run's server, or the stack under test, unless
+    given."""
     scripts: Literal["stop", "skip"] = "stop"
     """What a part that cannot run does: stop, or be left out."""
     only_host: Items[str] = ()
