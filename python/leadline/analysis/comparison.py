@@ -23,6 +23,7 @@ from leadline.analysis.repeats import joint_side, judged_together
 from leadline.analysis.scope import Family, family_of
 from leadline.analysis.searches import FOUND_PER_S, SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
+from leadline.plan.tier_metrics import PER_REQUEST, tier_metric
 from leadline.plan.metric_specs import Better
 from leadline.quantities import counted
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means, with_slow_changes
@@ -151,7 +152,7 @@ def compare_sides(
     compared = (
         _compared(key, name, first[key], second[key], margin=margin, order=order, paired=paired, confidence=confidence)
         for key in shared
-        for name in chosen_metrics(first[key][0].kind, metrics)
+        for name in (*chosen_metrics(first[key][0].kind, metrics), *(() if metrics else _costs_of_tiers(first[key])))
         if metrics or any(result.value(name) is not None for result in (*first[key], *second[key]))
     )
     figures = [one for one in compared if one is not None]
@@ -187,6 +188,11 @@ def compare_results(
 def chosen_metrics(kind: str, metrics: Sequence[str] = ()) -> tuple[str, ...]:
     """The figures to compare: those that are asked for, or the main ones and what gateways cost."""
     return chosen_figures(kind, metrics, [metric_of(host, one) for host in GATEWAYS for one in (CPU, PER_GBPS, MEMORY)])
+
+
+def _costs_of_tiers(results: Sequence[TestResult]) -> list[str]:
+    """The CPU time a request of each tier of a stack."""
+    return [tier_metric(PER_REQUEST, tier.tier) for tier in results[0].tiers]
 
 
 def _compared(

@@ -25,6 +25,7 @@ from leadline.analysis import (
     repeat_causes,
     rough_figures,
     stability,
+    tiers,
     tunnels,
     unreadable_histograms,
     validity,
@@ -132,7 +133,11 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
-    figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
+    rate = figures.get("requests_per_s")
+    of_stack = tiers.statistics_of(data, steady, None if rate is None else rate.value)
+    figures = with_intervals(
+        {**figures, **of_gateways, **tiers.figures(of_stack)}, data, flows, steady, histograms=merged, parts=parts
+    )
     imprecise = [
         *latency_drift.findings(data, figures, parts, flows, steady),
         *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
@@ -182,6 +187,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         fleet=tunnels.findings(data),
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,
+        tiers=of_stack,
+        slowest_traced=tiers.slowest_requests(data),
         naive=naive,
         host_costs=host_costs(data, flows, steady, crossed),
         flow_spans=spans_of(flows, steady),

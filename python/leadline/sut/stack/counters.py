@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +93,27 @@ def _of_log(path: Path, since_bytes: int | None) -> dict[str, Any]:
             return {"log_bytes": length}
         with path.open("rb") as file:
             file.seek(since_bytes)
-            kept, count = choose_rows(read_log(line.decode(errors="replace") for line in file))
+            chosen = choose_rows(read_log(line.decode(errors="replace") for line in file))
     except OSError:
         return {}
-    return {"log_bytes": length, "logged": count, "rows": [_row(one) for one in kept]}
+    rows, slowest = ([_row(one) for one in some] for some in (chosen.even, chosen.slowest))
+    return {"log_bytes": length, "logged": chosen.count, "rows": rows, "slowest": slowest}
 
 
-def choose_rows(requests: Iterable[LoggedRequest], limit: int = MAX_ROWS) -> tuple[list[LoggedRequest], int]:
-    """Choose at most `limit` of the requests, evenly, and add the slowest; returns them and the number of all."""
+@dataclass(frozen=True, slots=True)
+class ChosenRequests:
+    """Some of the requests in a log."""
+
+    even: list[LoggedRequest]
+    """Evenly chosen from all."""
+    slowest: list[LoggedRequest]
+    """The slowest of all, in order."""
+    count: int
+    """The number of all."""
+
+
+def choose_rows(requests: Iterable[LoggedRequest], limit: int = MAX_ROWS) -> ChosenRequests:
+    """Choose at most `limit` of the requests, evenly, and the slowest of all."""
     kept: list[LoggedRequest] = []
     slowest: list[LoggedRequest] = []
     stride, count = 1, 0
@@ -112,7 +126,7 @@ def choose_rows(requests: Iterable[LoggedRequest], limit: int = MAX_ROWS) -> tup
         if len(slowest) > 10 * MAX_SLOWEST:
             slowest = _slowest(slowest)
         count += 1
-    return [*kept, *_slowest(slowest)], count
+    return ChosenRequests(kept, _slowest(slowest), count)
 
 
 def _slowest(requests: Iterable[LoggedRequest]) -> list[LoggedRequest]:
