@@ -76,7 +76,8 @@ class PlanFrame(PlanModel):
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     baseline: PlanBaseline = None
     """The case that the others are compared with: its name (`c01`, or its axes as in `sut=route`), or axis to value.
-    Values that fit several cases stand for the one with the same other axes."""
+    Values that fit several cases stand for the one with the same other axes. `previous` compares each case with the one
+    before it: a series of steps."""
     observe: Observe = Observe()
     """How hosts are observed."""
     ladder: PlanLadder = None
