@@ -133,16 +133,11 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
-    rate = figures.get("requests_per_s")
-    of_stack = tiers.statistics_of(data, steady, None if rate is None else rate.value)
+    of_stack = tiers.statistics_of(data, steady, figures.get("requests_per_s", Metric(None, "1/s")).value)
     figures = with_intervals(
         {**figures, **of_gateways, **tiers.figures(of_stack)}, data, flows, steady, histograms=merged, parts=parts
     )
-    imprecise = [
-        *latency_drift.findings(data, figures, parts, flows, steady),
-        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
-        *unreadable_histograms.findings(figures, merged),
-    ]
+    imprecise = _find_imprecise(data, figures, parts, flows, steady, merged=merged)
     found = outages.outages(data.link_changes, data.samples, steady, flows)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judge = partial(
@@ -201,6 +196,23 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},
     )
     return result, merged
+
+
+def _find_imprecise(
+    data: TestData,
+    figures: Mapping[str, Metric],
+    parts: Parts,
+    flows: Sequence[Flow],
+    steady: Window | None,
+    *,
+    merged: metrics.Histograms,
+) -> list[validity.Finding]:
+    """What the histograms, and latencies that drift, say against figures."""
+    return [
+        *latency_drift.findings(data, figures, parts, flows, steady),
+        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
+        *unreadable_histograms.findings(figures, merged),
+    ]
 
 
 def _rate_before(found: Sequence[outages.Outage], data: TestData, flows: Sequence[Flow], steady: Window) -> str:

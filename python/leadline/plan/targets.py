@@ -18,7 +18,7 @@ from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Node, did_you_mean
 from leadline.plan.tags import split_figure
 from leadline.plan.target_words import read_value, suggestion
-from leadline.plan.tier_metrics import TIER_METRICS, is_of_tier
+from leadline.plan.tier_metrics import TAG, TIER_METRICS, is_of_tier
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -81,9 +81,8 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
     if test is not None and test not in kinds:
         raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
-    known = [name for kind in meant for name in metrics_of(kind)] + [
-        spec.name for spec in (*GATEWAY_METRICS, *TIER_METRICS)
-    ]
+    known = [name for kind in meant for name in metrics_of(kind)] + [spec.name for spec in GATEWAY_METRICS]
+    known += [spec.name for spec in TIER_METRICS if figure.startswith(f"{TAG}_")]
     if tags and not any(has_metric(kind, metric) for kind in meant) and any(has_metric(kind, figure) for kind in meant):
         raise _error(node, text, f"{figure} is of a whole test: it has no tags", "leave out {...}")
     if not any(has_metric(kind, metric) for kind in meant):

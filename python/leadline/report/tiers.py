@@ -83,7 +83,7 @@ def slowest_table(result: TestResult) -> RenderableType | None:
 
 
 def slowest_tables(analysis: RunAnalysis) -> list[RenderableType]:
-    """Those of every test of the last repeat of each case with traces."""
+    """A table of the slowest requests of each case and test whose requests have traces, of the last repeat."""
     last: dict[tuple[str, str], TestResult] = {}
     for trial in analysis.trials:
         for test in trial.tests:
