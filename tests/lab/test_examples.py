@@ -334,7 +334,16 @@ BANK = [name for name in ("haproxy", "node", "redis-server") if shutil.which(nam
 def test_customers_of_the_bank_pass_its_tiers(customers: str, cases: list[str], tmp_path: Path) -> None:
     """Steps of the example, in both forms of its customers, whose requests every tier has seen."""
     file = ("--set", f"tests.users.file={EXAMPLES / customers}")
-    short = ("--set", "tests.users.params={users: 4, seconds: 2}", "--set", "repeat=1")
+    short = (
+        "--set",
+        "tests.users.params={users: 4}",
+        "--set",
+        "tests.users.duration=2s",
+        "--set",
+        "tests.users.warmup=0s",
+        "--set",
+        "repeat=1",
+    )
     picked = [part for case in cases for part in ("--only", case)]
     every = ("--set", "sut.tiers.router.log_every=1")
     run = cli.run(EXAMPLES / "bank.yaml", tmp_path, *file, *short, *picked, *every)

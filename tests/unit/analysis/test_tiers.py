@@ -11,6 +11,7 @@ from made_journals import facts, steady_test
 from leadline.analysis import TestData, analyse_test, tiers
 from leadline.analysis.model import LimitedBy, Window
 from leadline.analysis.test_data import ProcessUse, ThreadUse
+from leadline.plan.target_words import read_value
 from leadline.plan.targets import has_metric
 
 RATE_PER_S = 1000.0
@@ -200,5 +201,6 @@ def test_whole_analysis_names_the_tier_and_has_its_figures() -> None:
 
 def test_targets_may_be_on_the_figures_of_a_tier() -> None:
     assert has_metric("scenario", "tier_cpu_us_per_request{tier:router}")
+    assert read_value("2ms", "tier_cpu_us_per_request", ()) == 2000
     assert not has_metric("scenario", "tier_cpu_us_per_request")
     assert not has_metric("scenario", "tier_cpu_us_per_request{name:router}")
