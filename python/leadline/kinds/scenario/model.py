@@ -46,11 +46,13 @@ class LoadedScenario:
     read_file: Callable[[str], bytes] = field(repr=False)
     conversion: Conversion | None = field(default=None, repr=False)
 
-    def lowered(self, parameters: Mapping[str, str]) -> LoweredScenario:
-        """The scenario for an agent. Raises PlanError."""
+    def lowered(self, parameters: Mapping[str, str], *, is_traced: bool = False) -> LoweredScenario:
+        """The scenario for an agent; traced, each request has a `traceparent`. Raises PlanError."""
         from leadline.scenario.lowering import lower
+        from leadline.scenario.tracing import with_trace
 
-        return lower(self.read.scenario, self.read.root, self.read_file, parameters)
+        scenario = with_trace(self.read.scenario) if is_traced else self.read.scenario
+        return lower(scenario, self.read.root, self.read_file, parameters)
 
 
 def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> LoadedScenario:
@@ -141,6 +143,8 @@ class ScenarioTest(BaseTest):
     """Percentiles of latency and service time to report in addition to the usual ones."""
     keep_headers: Items[str] = ()
     """Names of header fields and parameters whose values are shown although the names are those of secrets."""
+    trace: bool = False
+    """Whether each request has a `traceparent` of its own (W3C Trace Context), by which servers' logs name it."""
     single_requests: Literal["none", "all", "urls"] = "none"
     """Whether every request and transaction is kept by itself, in `requests.parquet`; with `urls`, its URL too."""
 
