@@ -83,13 +83,11 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         yield from _held_back_end(data, window, host)
     yield from _full_queues(data, window, queues.DROPPED)
     if data.tiers:
-        # The other rules are about a gateway that forwards and a server of one part.
         yield from tiers.limits(data, window)
-        yield from waiting_threads.limits(data)
-        return
-    for gateway in (host for host in GATEWAYS if host in data.samples):
-        yield from _busy_gateway(data, gateway, window)
-    yield from _busy_server(data, window)
+    else:
+        for gateway in (host for host in GATEWAYS if host in data.samples):
+            yield from _busy_gateway(data, gateway, window)
+        yield from _busy_server(data, window)
     ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
     full = list(full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None)))
     # Other work may have filled the CPUs, and so have kept the tunnel from reading its sockets.
@@ -97,6 +95,10 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         yield from full
     if not full and not any(reason.code == "machine-saturated" for reason in reasons):
         yield from _tunnel_sockets(data, window, ends)
+    if data.tiers:
+        # The time of an answer is that of all tiers, of which the rules below do not know.
+        yield from waiting_threads.limits(data)
+        return
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)
