@@ -177,15 +177,11 @@ class PointSpec(PlanModel):
 
     @rule
     def _the_system_answers(self) -> Iterator[PydanticCustomError]:
-        """Require of a system that answers itself the tests that it can answer."""
-        kinds = system_of(self.sut).answers_kinds
-        if kinds is None:
-            return
+        system = system_of(self.sut)
         for index, test in enumerate(self.tests):
-            if test.kind not in kinds:
-                text = f"{self.sut.kind} answers HTTP itself, and no {test.kind} test"
-                yield validation_error(text, at=("tests", index, "kind"), hint=f"use {' or '.join(kinds)}")
-        if self.topology != "remote-access":
+            for key, text, hint in system.test_conflicts(self.sut, test):
+                yield validation_error(text, at=("tests", index, key), hint=hint)
+        if system.answers_itself and self.topology != "remote-access":
             text = f"{self.sut.kind} runs on the hosts of remote-access alone"
             yield validation_error(text, at=("topology",), hint="leave out topology")
 

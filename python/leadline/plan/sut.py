@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.field_types import PlanModel
 from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
@@ -84,8 +85,11 @@ class PlanSystem(Protocol):
         """Whether a ladder is measured through a plain route too, to show what the system costs."""
 
     @property
-    def answers_kinds(self) -> tuple[str, ...] | None:
-        """The kinds of test that it answers itself; None: it carries any test to the run's own server."""
+    def answers_itself(self) -> bool:
+        """Whether it answers tests itself, instead of carrying them to the run's server."""
+
+    def test_conflicts(self, parameters: Any, test: BaseTest) -> Iterator[Conflict]:
+        """Keys of a test that cannot be measured with it: the key, the mistake, and the advice."""
 
     def axis_paths(self, written: Node) -> list[str]:
         """Paths below `sut` that an axis may name beside the keys of the model."""

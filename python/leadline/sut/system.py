@@ -14,6 +14,7 @@ from leadline.plan.need import TUN, Need
 from leadline.plan.sut import BaseSut, CpuAttribution
 
 if TYPE_CHECKING:
+    from leadline.plan.base_test import BaseTest, Conflict
     from leadline.plan.source import Node
     from leadline.plan.sut import PlanSystem
     from leadline.sut.daemons import Daemons
@@ -42,8 +43,8 @@ class System(Generic[Parameters]):
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
 
-    answers_kinds: tuple[str, ...] | None = None
-    """The kinds of test that it answers itself; None: it carries any test to the run's own server."""
+    answers_itself: bool = False
+    """Whether it answers tests itself, on the hosts of remote-access, instead of carrying them to the run's server."""
 
     compared_with_route: bool = True
     """Whether a ladder is measured through a plain route too, to show what the system costs."""
@@ -58,6 +59,10 @@ class System(Generic[Parameters]):
 
     def fleet_conflicts(self, parameters: Parameters) -> Iterator[tuple[str, str, str | None]]:
         """Parameters with which no fleet can connect: the key, the mistake, and the advice."""
+        yield from ()
+
+    def test_conflicts(self, parameters: Parameters, test: BaseTest) -> Iterator[Conflict]:
+        """Keys of a test that cannot be measured with it: the key, the mistake, and the advice."""
         yield from ()
 
     def axis_paths(self, written: Node) -> list[str]:

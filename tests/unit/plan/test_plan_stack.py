@@ -47,6 +47,13 @@ def test_key_of_another_kind_of_tier_is_refused(tmp_path: Path) -> None:
         load(tmp_path, "sut.tiers.app.nbthread: [1, 6]")
 
 
+def test_http_test_speaks_as_the_first_tier_does(tmp_path: Path) -> None:
+    with pytest.raises(
+        PlanError, match=r"tests\.load\.scheme: the stack's first tier, 'router', speaks TLS; write scheme"
+    ):
+        load(tmp_path, "sut.tiers.router.tls: ['1.2']")
+
+
 def test_stack_answers_no_tests_of_other_protocols(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="stack answers HTTP itself, and no udp test; use http or scenario"):
         load(tmp_path, kind="udp", target="'lost_ratio < 1%'")

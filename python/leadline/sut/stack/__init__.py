@@ -6,7 +6,7 @@ what the daemons count themselves. `bank.js` is the service of the tier `node`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadline.plan.need import Need
@@ -14,6 +14,7 @@ from leadline.sut.stack.parameters import TIER_MODELS, CommandTier, HaproxyTier,
 from leadline.sut.system import System
 
 if TYPE_CHECKING:
+    from leadline.plan.base_test import BaseTest, Conflict
     from leadline.plan.source import Node
     from leadline.sut.daemons import Daemons
     from leadline.sut.model import BringUp, Site
@@ -26,7 +27,17 @@ class Stack(System[StackSut]):
     title = "the stack"
     model = StackSut
     compared_with_route = False
-    answers_kinds = ("http", "scenario")
+    answers_itself = True
+
+    def test_conflicts(self, parameters: StackSut, test: BaseTest) -> Iterator[Conflict]:
+        """Tests of other kinds than HTTP, and those that speak TLS where the first tier does not, or the reverse."""
+        if test.kind not in _KINDS:
+            yield "kind", f"stack answers HTTP itself, and no {test.kind} test", f"use {' or '.join(_KINDS)}"
+        first, scheme = parameters.tiers[0].name, "https" if parameters.uses_tls else "http"
+        # A scenario's scheme is a parameter, which is the stack's.
+        if getattr(test, "scheme", scheme) != scheme:
+            spoken = "TLS" if parameters.uses_tls else "no TLS"
+            yield "scheme", f"the stack's first tier, '{first}', speaks {spoken}", f"write scheme: {scheme}"
 
     def axis_paths(self, written: Node) -> list[str]:
         """The keys of each tier, by its name."""
@@ -74,5 +85,7 @@ class Stack(System[StackSut]):
 
         return await read_counters(await find_places(parameters, site), site, daemons, before)
 
+
+_KINDS = ("http", "scenario")
 
 SYSTEM = Stack()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,10 +91,10 @@ async def _start(daemons: Daemons, daemon: Daemon) -> Daemon:
     return daemon
 
 
-async def _or_log_end(daemons: Daemons, daemon: Daemon, ready: object) -> None:
+async def _or_log_end(daemons: Daemons, daemon: Daemon, ready: Awaitable[None]) -> None:
     """Wait, and name the end of the daemon's log if that fails."""
     try:
-        await ready  # type: ignore[misc]
+        await ready
     except SutFailed as error:
         raise SutFailed(await daemons.with_log_end(daemon, error.message)) from error
 

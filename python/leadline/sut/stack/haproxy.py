@@ -37,7 +37,7 @@ def write_config(tier: HaproxyTier, binds: Sequence[str], servers: Sequence[str]
     lines = [
         "global",
         *([f"  nbthread {threads}"] if threads is not None else []),
-        f"  stats socket {paths.statistics} mode 600 level admin",
+        f"  stats socket {paths.statistics} mode 600 level user",
         *([f"  log stdout format raw sample 1:{tier.log_every} local0"] if tier.log_every else []),
         "defaults",
         "  mode http",
