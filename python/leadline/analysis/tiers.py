@@ -287,5 +287,7 @@ def _own_mean_us(data: TestData, tier: Mapping[str, Any], log: _Log | None) -> f
         if whole is None:
             continue
         rest = next((time for one in behind if (time := _time(one, row, log.tier)) is not None), 0.0)
-        own.append(max(0.0, whole - rest))
-    return float(np.mean(own)) if len(own) >= MIN_LOGGED else None
+        own.append(whole - rest)
+    mean_us = float(np.mean(own)) if len(own) >= MIN_LOGGED else -1.0
+    # Two clocks: a tier whose time is below their steps has none that is known.
+    return mean_us if mean_us >= 0 else None

@@ -102,7 +102,9 @@ def tier_rows(results: Sequence[TestResult]) -> list[tuple[str, tuple[str, ...]]
             by_tier.setdefault(tier.tier, []).append(tier)
     first = next(iter(by_tier.values()), [])
     inside_us = _mean(tier.time_mean_us for tier in first)
-    own_us = max(0.0, whole_us - inside_us) if whole_us is not None and inside_us is not None else None
+    own_us = whole_us - inside_us if whole_us is not None and inside_us is not None else None
+    if own_us is not None and own_us < 0:
+        own_us = None  # The logged requests are others than those of the window.
     unknown = quantities.UNKNOWN
     users = (unknown, unknown, unknown, *map(quantities.microseconds, (whole_us, p99_us, own_us)), unknown)
     return [("users", users), *((name, _cells(repeats)) for name, repeats in by_tier.items())]

@@ -69,6 +69,13 @@ def test_rows_are_users_then_tiers_and_unknown_is_no_number() -> None:
     assert set(rows["web"]) == {"–"}
 
 
+def test_users_who_were_faster_than_the_logged_requests_have_no_time_of_their_own() -> None:
+    result = stack(gateway_run())
+    faster = replace(result, metrics={**result.metrics, "latency_mean_us": Metric(9000.0, "us")})
+    users = dict(tier_rows([faster]))["users"]
+    assert (users[3], users[5]) == ("9.00 ms", "–")
+
+
 def test_notes_have_littles_law_and_why_figures_are_unknown() -> None:
     text = " ".join(text_of(made_run()).split())
     assert "600 /s x 20.0 ms = 12.0 of 50 users inside of a request at a time (Little's law)" in text
