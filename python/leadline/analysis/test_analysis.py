@@ -135,7 +135,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
     of_stack = tiers.statistics_of(data, steady, figures.get("requests_per_s", Metric(None, "1/s")).value)
     figures = with_intervals(
-        {**figures, **of_gateways, **tiers.figures(of_stack)}, data, flows, steady, histograms=merged, parts=parts
+        {**figures, **tiers.with_gateways(of_gateways, of_stack)}, data, flows, steady, histograms=merged, parts=parts
     )
     imprecise = _find_imprecise(data, figures, parts, flows, steady, merged=merged)
     found = outages.outages(data.link_changes, data.samples, steady, flows)

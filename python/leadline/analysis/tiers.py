@@ -19,6 +19,7 @@ from leadline.analysis.model import Limit, LimitedBy, Metric, Window
 from leadline.analysis.test_data import TestData
 from leadline.analysis.tier_model import TierStatistics, TracedRequest
 from leadline.plan import tier_metrics as names
+from leadline.plan.gateway_metrics import is_cost
 
 MIN_LOGGED = 20
 """Logged requests from which a mean is taken."""
@@ -89,6 +90,14 @@ def statistics_of(data: TestData, window: Window | None, rate_per_s: float | Non
             )
         )
     return tuple(found)
+
+
+def with_gateways(of_gateways: Mapping[str, Metric], tiers: Sequence[TierStatistics]) -> Mapping[str, Metric]:
+    """The metrics of gateways, and of a stack's tiers: a stack on a gateway forwards no packets, and has no costs of
+    them."""
+    if not tiers:
+        return of_gateways
+    return {**{name: metric for name, metric in of_gateways.items() if not is_cost(name)}, **figures(tiers)}
 
 
 def figures(tiers: Sequence[TierStatistics]) -> dict[str, Metric]:

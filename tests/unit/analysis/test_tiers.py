@@ -197,6 +197,8 @@ def test_whole_analysis_names_the_tier_and_has_its_figures() -> None:
     assert "sut.tiers.router" in result.limit.next_step
     assert [one.tier for one in result.tiers] == ["router", "app", "store"]
     assert result.metrics["tier_cpu_percent{tier:router}"].value == pytest.approx(99)
+    assert result.metrics["gateway_cpu_percent"].value == pytest.approx(99)
+    assert "gateway_cpu_ns_per_packet" not in result.metrics, "the router forwards no packets"
 
 
 def test_targets_may_be_on_the_figures_of_a_tier() -> None:
