@@ -27,6 +27,7 @@ from leadline.analysis import (
     scenario_model,
     search_findings,
     size_model,
+    tier_model,
     trial_records,
     wake_up_times,
 )
@@ -62,6 +63,7 @@ _RECORDS = (
     scenario_model,
     search_findings,
     size_model,
+    tier_model,
     trial_records,
     wake_up_times,
 )

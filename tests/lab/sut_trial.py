@@ -149,7 +149,7 @@ def _left_processes() -> list[str]:
             name = path.read_text().strip()
         except OSError:
             continue
-        if name.startswith(("charon", "swanctl", "openvpn", "wireguard", "pluto")):
+        if name.startswith(("charon", "swanctl", "openvpn", "wireguard", "pluto", "haproxy", "node", "redis", "nginx")):
             found.append(name)
     return found
 

@@ -324,3 +324,41 @@ def test_site_to_site_through_gateways(tmp_path: Path, gateways: tuple[str, ...]
         # This small number fits into any buffer on the path, even if a process stalls.
         assert found["sent"] == found["received"] == 60
     assert set(run.samples["host"].unique()) == {"client1", "gateway-a", "gateway-b", "server"}
+
+
+BANK = [name for name in ("haproxy", "node", "redis-server") if shutil.which(name, path=_SBIN) is None]
+
+
+@pytest.mark.skipif(bool(BANK), reason=f"not installed: {', '.join(BANK)}")
+@pytest.mark.parametrize(("customers", "cases"), [("bank-users.yaml", ["c01", "c03"]), ("bank.jmx", ["c03"])])
+def test_customers_of_the_bank_pass_its_tiers(customers: str, cases: list[str], tmp_path: Path) -> None:
+    """Steps of the example, in both forms of its customers, whose requests every tier has seen."""
+    file = ("--set", f"tests.users.file={EXAMPLES / customers}")
+    short = (
+        "--set",
+        "tests.users.params={users: 4}",
+        "--set",
+        "tests.users.duration=2s",
+        "--set",
+        "tests.users.warmup=0s",
+        "--set",
+        "repeat=1",
+    )
+    picked = [part for case in cases for part in ("--only", case)]
+    every = ("--set", "sut.tiers.router.log_every=1")
+    run = cli.run(EXAMPLES / "bank.yaml", tmp_path, *file, *short, *picked, *every)
+    assert run.code == 0, run.err
+    assert [trial["case"] for trial in sorted(run.report()["trials"], key=lambda one: one["case"])] == cases
+    for trial in run.report()["trials"]:
+        [test] = trial["tests"]
+        found = run.figures("users", trial["case"])
+        assert (found["error_ratio"], found["checks_ratio"]) == (0, 1), test["errors"]
+        assert [tier["tier"] for tier in test["tiers"]] == ["router", "app", "store"]
+        router = test["tiers"][0]["counters"]
+        assert router["requests"] >= (found["requests"] or 0) > 0
+        # A login, and each account or amount asks Redis two things.
+        assert test["tiers"][2]["counters"]["commands"] >= 2 * (router["requests"] - 4)
+        # As far as so few requests tell it, each has its own time of each tier, with a trace that names it.
+        assert all(row["trace"].startswith("00-") for row in test["slowest_traced"])
+        assert all(row["times_us"]["router"] >= row["times_us"]["app"] for row in test["slowest_traced"])
+    assert "Tiers" in run.out and "(Little's law)" in run.out

@@ -15,7 +15,7 @@ from typing import Protocol
 from leadline import quantities
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.baselines import Case, baselines_of, cases_of
-from leadline.analysis.comparison import MARGIN, ratio_of_results
+from leadline.analysis.comparison import MARGIN, costs_of_tiers, ratio_of_results
 from leadline.analysis.gateways import SHARED, UNSEEN
 from leadline.analysis.model import (
     Answer,
@@ -36,6 +36,8 @@ from leadline.analysis.scope import WHOLE
 from leadline.analysis.searches import NO_RATE_HELD
 from leadline.analysis.validity import ENDS_FULL
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, PER_CLIENT, PER_GBPS, metric_of, says_per_gbps
+from leadline.plan.tags import split_figure
+from leadline.plan.tier_metrics import TAG
 from leadline.registry import KINDS
 from leadline.statistics import Comparison, compare
 
@@ -47,6 +49,7 @@ _LIMITS = {
     LimitedBy.ANSWERING_SIDE: "the answering side is the limit",
     LimitedBy.LINK: "the link is the limit",
     LimitedBy.GATEWAY: "the gateway is the limit",
+    LimitedBy.TIER: "a tier of the stack is the limit",
     LimitedBy.SERVER: "the server is the limit",
     LimitedBy.ENDS_CPUS: "the CPUs of the ends are the limit",
     LimitedBy.PACING: "the pacing rate is the limit",
@@ -62,6 +65,7 @@ _NEXT = {
     LimitedBy.ANSWERING_SIDE: "give the answering host more CPUs or threads: the system can do more than this",
     LimitedBy.LINK: "use a faster link to find the system's own limit",
     LimitedBy.GATEWAY: "look at the gateway's CPU first: a faster core, work on more cores, or less work per packet",
+    LimitedBy.TIER: "give the tier more CPUs and threads, or less work per request",
     LimitedBy.SERVER: "look at the server first: its CPU limit, its workers, its log",
     LimitedBy.ENDS_CPUS: "use a machine with more CPUs, or separate machines, to find the gateway's own limit",
     LimitedBy.PACING: "raise or leave out the pacing rate",
@@ -341,7 +345,9 @@ class _Sides:
         return f"{delay} ({of_base} for {self.baseline.name})" if is_bound else f"{delay} against {of_base}"
 
     def _cost(self) -> str | None:
-        """CPU per Gbit/s and per client of each gateway; None where no figure is known."""
+        """CPU per Gbit/s and per client of each gateway, or a request of each tier; None where no figure is known."""
+        if tiers := costs_of_tiers(self.summary):
+            return self._cost_of_tiers(tiers)
         parts = []
         for host in GATEWAYS:
             costs = {figure: self.summary.metrics.get(metric_of(host, figure)) for figure in (CPU, *_COSTS)}
@@ -359,6 +365,12 @@ class _Sides:
             if known:
                 parts.append(f"{_HOSTS.get(host, host)} spends {' and '.join(known)}")
         return f"{_sentence('; '.join(parts))}." if parts else None
+
+    def _cost_of_tiers(self, names: Sequence[str]) -> str | None:
+        costs = {split_figure(name)[1][TAG]: self.summary.metrics[name].value for name in names}
+        known = [f"{quantities.microseconds(cost)} in {tier}" for tier, cost in costs.items() if cost is not None]
+        listed = f"{', '.join(known[:-1])} and {known[-1]}" if len(known) > 1 else "".join(known)
+        return f"A request takes {listed} of CPU time." if known else None
 
     def _next_step(self) -> str | None:
         """The advice against what is doubted, or else against the limit."""

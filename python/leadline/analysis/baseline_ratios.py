@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from leadline.analysis.comparison import chosen_metrics, compare_results
+from leadline.analysis.comparison import chosen_metrics, compare_results, costs_of_tiers
 from leadline.analysis.cross_check_model import Ratio
 from leadline.analysis.model import Bound, RunAnalysis, Summary, TestResult
 from leadline.analysis.ratio_words import bounded_ratio
@@ -39,7 +39,9 @@ def _with_ratios(
     if baseline is None:
         return summary
     own, base = (results.get((case, summary.test), ()) for case in (summary.case, baseline))
-    names = dict.fromkeys((*chosen_metrics(summary.kind), *(name for name in named if name in summary.metrics)))
+    names = dict.fromkeys(
+        (*chosen_metrics(summary.kind), *costs_of_tiers(summary), *(name for name in named if name in summary.metrics))
+    )
     ratios: dict[str, Ratio] = {}
     for name in names:
         compared = compare_results(base, own, name, margin=margin) if base and own else None

@@ -17,13 +17,15 @@ from leadline.analysis.ladder_comparison import compare_ladders
 from leadline.analysis.ladder_model import Ladder
 from leadline.analysis.machine_rules import is_judged_without
 from leadline.analysis.main_figures import better_of, chosen_figures
-from leadline.analysis.model import Bound, Metric, RunAnalysis, TestResult, Verdict
+from leadline.analysis.model import Bound, Metric, RunAnalysis, Summary, TestResult, Verdict
 from leadline.analysis.plan_facts import environment_facts, flat, system_facts
 from leadline.analysis.repeats import joint_side, judged_together
 from leadline.analysis.scope import Family, family_of
 from leadline.analysis.searches import FOUND_PER_S, SEARCHED
 from leadline.plan.gateway_metrics import CPU, GATEWAYS, MEMORY, PER_GBPS, metric_of, of_gateway
 from leadline.plan.metric_specs import Better
+from leadline.plan.tags import split_figure
+from leadline.plan.tier_metrics import PER_REQUEST
 from leadline.quantities import counted
 from leadline.statistics import Comparison, Estimate, compare, ratio_of_means, with_slow_changes
 from leadline.statistics.estimate import CONFIDENCE
@@ -151,7 +153,7 @@ def compare_sides(
     compared = (
         _compared(key, name, first[key], second[key], margin=margin, order=order, paired=paired, confidence=confidence)
         for key in shared
-        for name in chosen_metrics(first[key][0].kind, metrics)
+        for name in (*chosen_metrics(first[key][0].kind, metrics), *(() if metrics else costs_of_tiers(first[key][0])))
         if metrics or any(result.value(name) is not None for result in (*first[key], *second[key]))
     )
     figures = [one for one in compared if one is not None]
@@ -187,6 +189,11 @@ def compare_results(
 def chosen_metrics(kind: str, metrics: Sequence[str] = ()) -> tuple[str, ...]:
     """The figures to compare: those that are asked for, or the main ones and what gateways cost."""
     return chosen_figures(kind, metrics, [metric_of(host, one) for host in GATEWAYS for one in (CPU, PER_GBPS, MEMORY)])
+
+
+def costs_of_tiers(result: TestResult | Summary) -> list[str]:
+    """The names of the CPU time a request of each tier of a stack."""
+    return [name for name in result.metrics if split_figure(name)[0] == PER_REQUEST]
 
 
 def _compared(

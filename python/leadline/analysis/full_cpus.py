@@ -67,7 +67,7 @@ def _shares(data: TestData, window: Window) -> Iterator[tuple[float, tuple[int, 
         if facts.get("own_cpus"):
             shared.setdefault(tuple(sorted(facts["own_cpus"])), []).append(host)
     for cpus, hosts in shared.items():
-        busy = _busy(data, hosts[0], cpus, window)
+        busy = busy_share(data, hosts[0], cpus, window)
         if busy is not None:
             yield busy, cpus, hosts
 
@@ -76,7 +76,7 @@ def _are_gateways(hosts: list[str]) -> bool:
     return all(host in GATEWAYS for host in hosts)
 
 
-def _busy(data: TestData, host: str, cpus: tuple[int, ...], window: Window) -> float | None:
+def busy_share(data: TestData, host: str, cpus: tuple[int, ...], window: Window) -> float | None:
     """The share of the CPUs' time that was used; None where it was not read."""
     samples = [one for one in machine_samples(data, host) if one.unused_s.keys() >= set(cpus)]
     if not covers([one.t_ns for one in samples], window):

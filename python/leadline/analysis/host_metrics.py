@@ -220,6 +220,21 @@ def processes_use(data: TestData, host: str, window: Window, named: Iterable[str
     return ProcessesUse(user, system, float(np.mean(resident)) if resident else None, threads or None)
 
 
+def busiest_thread_share(samples: Sequence[HostSample], pid: int) -> float:
+    """The CPU time of a process's busiest thread by the time over which it was read; 0 if no thread was read over half
+    of the samples' time. A load that moves from thread to thread fills none."""
+    at_least_ns = (samples[-1].t_ns - samples[0].t_ns) / 2
+    read: dict[int, list[tuple[int, float]]] = {}
+    for sample in samples:
+        for thread in sample.busiest_threads:
+            if thread.pid == pid:
+                read.setdefault(thread.tid, []).append((sample.t_ns, thread.cpu_s))
+    ends = [(times[0], times[-1]) for times in read.values() if times[-1][0] - times[0][0] >= max(at_least_ns, 1)]
+    return max(
+        (1e9 * (last - first) / (last_ns - first_ns) for (first_ns, first), (last_ns, last) in ends), default=0.0
+    )
+
+
 def _sut_series(data: TestData, host: str, window: Window) -> list[Series]:
     names = set(data.sut_processes)
     samples = _around(data.samples.get(host, []), window)

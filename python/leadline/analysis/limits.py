@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leadline import quantities
-from leadline.analysis import answering_time, full_cpus, full_parts, queues, tcp_limits, waiting_threads
+from leadline.analysis import answering_time, full_cpus, full_parts, queues, tcp_limits, tiers, waiting_threads
 from leadline.analysis.advice import ADVICE
 from leadline.analysis.disturbance import QUOTA_SHARE, held_back_by
 from leadline.analysis.gateways import attribution_of
-from leadline.analysis.host_metrics import cpu_percent, machine_samples, neighbours
+from leadline.analysis.host_metrics import busiest_thread_share, cpu_percent, machine_samples, neighbours
 from leadline.analysis.host_usage import AGENT
 from leadline.analysis.metrics import delivered_share
 from leadline.analysis.model import Limit, LimitedBy, Reason, Verdict, Window
@@ -57,7 +57,8 @@ def limit_of(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Lim
     if found is not None:
         return found
     saturated = next((reason for reason in reasons if reason.code == "machine-saturated"), None)
-    looked_at = "neither generator, answering side, link nor gateway is known to have been at its end"
+    parts = "tier" if evidence.data.tiers else "gateway"
+    looked_at = f"neither generator, answering side, link nor {parts} is known to have been at its end"
     if (waited := waiting_threads.noticed(evidence.data)) is not None:
         looked_at = f"{looked_at}; {waited}"
     return Limit(LimitedBy.UNKNOWN, saturated.text if saturated is not None else looked_at)
@@ -81,9 +82,12 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
     for host in data.hosts:
         yield from _held_back_end(data, window, host)
     yield from _full_queues(data, window, queues.DROPPED)
-    for gateway in (host for host in GATEWAYS if host in data.samples):
-        yield from _busy_gateway(data, gateway, window)
-    yield from _busy_server(data, window)
+    if data.tiers:
+        yield from tiers.limits(data, window)
+    else:
+        for gateway in (host for host in GATEWAYS if host in data.samples):
+            yield from _busy_gateway(data, gateway, window)
+        yield from _busy_server(data, window)
     ends = sorted((host for host in data.samples if host != "server"), key=lambda one: one not in GATEWAYS)
     full = list(full_cpus.limits(data, window, next(_tunnel_sockets(data, window, ends, queues.NOTICED), None)))
     # Other work may have filled the CPUs, and so have kept the tunnel from reading its sockets.
@@ -91,6 +95,10 @@ def _limits(evidence: Evidence, reasons: Sequence[Reason], primary: str) -> Iter
         yield from full
     if not full and not any(reason.code == "machine-saturated" for reason in reasons):
         yield from _tunnel_sockets(data, window, ends)
+    if data.tiers:
+        # The time of an answer is that of all tiers, of which the rules below do not know.
+        yield from waiting_threads.limits(data)
+        return
     yield from answering_time.limits(evidence)
     yield from answering_time.limits_of_turns(evidence)
     yield from tcp_limits.limits(evidence)
@@ -197,24 +205,9 @@ def _full_processes(data: TestData, host: str, window: Window) -> Iterator[tuple
             taken = quantities.rounded_share(stolen)
             yield process, busy, f"{used}, and a hypervisor took {taken} of each: it had no time left", ""
         # An agent's threads are judged by what they report of their load.
-        elif process.name != AGENT and (thread := _busiest_thread(samples, process.pid)) >= PROCESS_FULL:
+        elif process.name != AGENT and (thread := busiest_thread_share(samples, process.pid)) >= PROCESS_FULL:
             text = f"the busiest of {process.threads} threads of {process.name} on {host} used "
             yield process, thread, f"{text}{quantities.rounded_share(thread)} of a CPU: it had no time left", _BUSIEST
-
-
-def _busiest_thread(samples: Sequence[HostSample], pid: int) -> float:
-    """The CPU time of a process's busiest thread by the time over which it was read; 0 if no thread was read over half
-    of the samples' time. A load that moves from thread to thread fills none."""
-    at_least_ns = (samples[-1].t_ns - samples[0].t_ns) / 2
-    read: dict[int, list[tuple[int, float]]] = {}
-    for sample in samples:
-        for thread in sample.busiest_threads:
-            if thread.pid == pid:
-                read.setdefault(thread.tid, []).append((sample.t_ns, thread.cpu_s))
-    ends = [(times[0], times[-1]) for times in read.values() if times[-1][0] - times[0][0] >= max(at_least_ns, 1)]
-    return max(
-        (1e9 * (last - first) / (last_ns - first_ns) for (first_ns, first), (last_ns, last) in ends), default=0.0
-    )
 
 
 def _clause(what: str, busy: float) -> str:

@@ -19,6 +19,7 @@ from leadline.analysis.scaling_model import Scaling
 from leadline.analysis.scenario_model import ScenarioFindings
 from leadline.analysis.search_findings import SearchFindings
 from leadline.analysis.size_model import GatewayCost
+from leadline.analysis.tier_model import TierStatistics, TracedRequest
 from leadline.analysis.trial_records import FactDifference, FlowSpan, TimeMark
 from leadline.analysis.wake_up_times import WakeUp
 
@@ -321,6 +322,7 @@ class LimitedBy(StrEnum):
     ANSWERING_SIDE = "answering side"
     LINK = "link"
     GATEWAY = "gateway"
+    TIER = "tier"
     SERVER = "server"
     ENDS_CPUS = "ends' CPUs"
     PACING = "pacing"
@@ -374,6 +376,10 @@ class TestResult:
     """Only for tunnel."""
     gateways: tuple[GatewayStatistics, ...] = ()
     """Each gateway on its path."""
+    tiers: tuple[TierStatistics, ...] = ()
+    """The tiers of a stack, in the order in which a request meets them."""
+    slowest_traced: tuple[TracedRequest, ...] = ()
+    """The slowest of the requests that the stack's HAProxy logged, with their times in each tier."""
     naive: dict[str, NaiveRate] = field(default_factory=dict)
     """Rates of which a usual average differs by more than the interval, and by more than 1 %."""
     started_at_s: float | None = None

@@ -98,6 +98,7 @@ class _Trial:
     sut_title: str | None = None
     bring_up: ClientBringUp | None = None
     sut_processes: tuple[str, ...] = ()
+    tiers: tuple[dict[str, Any], ...] = ()
     cpu_attribution: str | None = None
     ceiling: Ceiling | None = None
     on_given_hosts: bool = False
@@ -205,6 +206,7 @@ class _Reading:
         for data in trial.tests.values():
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
             data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
+            data.tiers = trial.tiers
             data.clock_bounds_ns = self._clocks.bounds_ns
             data.unreadable_lines = trial.unreadable_lines
             data.link_changes = trial.link_changes
@@ -376,6 +378,9 @@ class _Reading:
                 self._note_ceiling(entry)
             case "server-process":
                 self._note_server(entry)
+            case "system-counters" if self._trial is not None:
+                if (data := self._trial.tests.get(str(entry["label"]))) is not None:
+                    data.system_counters = (entry.get("before") or {}, entry.get("after") or {})
             case "search-end" if self._trial is not None:
                 self._trial.searches[str(entry["label"])] = entry
             case "given-hosts" if self._trial is not None:
@@ -408,6 +413,7 @@ class _Reading:
         attribution = record.get("cpu_attribution")
         self._trial.cpu_attribution = str(attribution) if attribution is not None else None
         self._trial.cpu_quotas = dict(record.get("cpu_quotas") or {})
+        self._trial.tiers = tuple(record.get("tiers") or ())
         processes = record.get("processes") or ()
         names = (process.get("name") if isinstance(process, Mapping) else process for process in processes)
         self._trial.sut_processes = tuple(str(name) for name in names if name)

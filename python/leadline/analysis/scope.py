@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from leadline.analysis.model import Bound, Metric, Reason, Validity, Verdict
+from leadline.plan import tier_metrics
 from leadline.plan.gateway_metrics import is_cost, is_memory, of_gateway
 from leadline.plan.tags import split_figure
 
@@ -132,6 +133,16 @@ _LOSSES = frozenset(
 )
 
 
+_OF_TIERS = {
+    tier_metrics.CPU: Family.USE,
+    tier_metrics.PER_REQUEST: Family.COST,
+    tier_metrics.EXECUTION: Family.COST,
+    tier_metrics.MEMORY: Family.COUNT,
+    tier_metrics.IN_TIER_MEAN: Family.TIME,
+    tier_metrics.IN_TIER_P99: Family.TIME,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A test's figures, each with its verdict, and the verdict on the test."""
@@ -147,8 +158,8 @@ def family_of(metric: str) -> Family:
     metric, _ = split_figure(metric)
     if of_gateway(metric):
         return Family.COST if is_cost(metric) else Family.COUNT if is_memory(metric) else Family.USE
-    if _SERVICE_DEMAND in metric:
-        return Family.COST
+    if metric in _OF_TIERS or _SERVICE_DEMAND in metric:
+        return _OF_TIERS.get(metric, Family.COST)
     if metric.startswith(_PARTS_OF_RATES) or (metric.endswith(_RATE_ENDINGS) and metric not in _OF_KERNEL):
         return Family.RATE
     if metric.endswith(_TIME_ENDINGS):

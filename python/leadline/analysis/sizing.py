@@ -259,7 +259,8 @@ def of_run(analysis: RunAnalysis) -> tuple[GatewayCost, ...]:
     for trial in analysis.trials:
         system = _system(trial.parameters, trial.sut, analysis)
         for result in trial.tests:
-            for gateway in result.gateways if result.status == "done" else ():
+            # A stack's first tier forwards no packets: `tier_sizing` plans it.
+            for gateway in result.gateways if result.status == "done" and not result.tiers else ():
                 groups.setdefault((system, result.kind, gateway.host), []).append((result, gateway))
     found = (_cost(*key, rows) for key, rows in groups.items())
     return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.system, one.kind, one.host)))

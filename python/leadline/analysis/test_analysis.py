@@ -25,6 +25,7 @@ from leadline.analysis import (
     repeat_causes,
     rough_figures,
     stability,
+    tiers,
     tunnels,
     unreadable_histograms,
     validity,
@@ -132,12 +133,11 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
-    figures = with_intervals({**figures, **of_gateways}, data, flows, steady, histograms=merged, parts=parts)
-    imprecise = [
-        *latency_drift.findings(data, figures, parts, flows, steady),
-        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
-        *unreadable_histograms.findings(figures, merged),
-    ]
+    of_stack = tiers.statistics_of(data, steady, figures.get("requests_per_s", Metric(None, "1/s")).value)
+    figures = with_intervals(
+        {**figures, **tiers.with_gateways(of_gateways, of_stack)}, data, flows, steady, histograms=merged, parts=parts
+    )
+    imprecise = _find_imprecise(data, figures, parts, flows, steady, merged=merged)
     found = outages.outages(data.link_changes, data.samples, steady, flows)
     out = outages.reason_of(found, steady, _rate_before(found[:1], data, flows, steady)) if steady is not None else None
     judge = partial(
@@ -182,6 +182,8 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         fleet=tunnels.findings(data),
         started_at_s=data.start_wall_ns / 1e9 if data.start_wall_ns is not None else None,
         gateways=crossed,
+        tiers=of_stack,
+        slowest_traced=tiers.slowest_requests(data),
         naive=naive,
         host_costs=host_costs(data, flows, steady, crossed),
         flow_spans=spans_of(flows, steady),
@@ -194,6 +196,23 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},
     )
     return result, merged
+
+
+def _find_imprecise(
+    data: TestData,
+    figures: Mapping[str, Metric],
+    parts: Parts,
+    flows: Sequence[Flow],
+    steady: Window | None,
+    *,
+    merged: metrics.Histograms,
+) -> list[validity.Finding]:
+    """What the histograms, and latencies that drift, say against figures."""
+    return [
+        *latency_drift.findings(data, figures, parts, flows, steady),
+        *(percentile_precision.findings(data, figures, parts, merged) if data.asked else ()),
+        *unreadable_histograms.findings(figures, merged),
+    ]
 
 
 def _rate_before(found: Sequence[outages.Outage], data: TestData, flows: Sequence[Flow], steady: Window) -> str:

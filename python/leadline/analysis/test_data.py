@@ -350,6 +350,10 @@ class TestData:
     asked: tuple[str, ...] = ()
     # Names under which the processes of the system under test are observed.
     sut_processes: tuple[str, ...] = ()
+    # The tiers of a stack, as the bring-up names them.
+    tiers: tuple[dict[str, Any], ...] = ()
+    # What the system's daemons counted themselves, by tier, before the load and after it; None where none was read.
+    system_counters: tuple[dict[str, Any], dict[str, Any]] | None = None
     # CPUs that processes may use by the quota of their control group, by host and name.
     cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     # Whose CPU time on a gateway is the system's (`CpuAttribution`); None in journals that do not say it.

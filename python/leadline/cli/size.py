@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,6 +14,7 @@ from leadline.errors import InputError
 
 if TYPE_CHECKING:
     from leadline.analysis.size_model import GatewayCost
+    from leadline.analysis.tier_sizing import TierNeed
 
 NAME = "size"
 EXAMPLE = "Example: leadline size runs/*-gateway-* --link 1gbit --cpu 3GHz --cores 4"
@@ -60,13 +61,20 @@ def command(
     busy: Annotated[
         str, typer.Option(help="Share of the CPU that the gateway is planned to use.", metavar="SHARE")
     ] = "70%",
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Requests per second to plan a stack's tiers for; repeatable. Default: 1k, 5k and 10k.", metavar="RATE"
+        ),
+    ] = None,
     json: o.Json = False,
 ) -> int:
-    """Plan a gateway: the CPU for a link, the link for a CPU.
+    """Plan a gateway: the CPU for a link, the link for a CPU. Of a stack: the CPUs of each tier for a rate.
 
     The number of clients that fit is named too. A run with several packet sizes separates the cost of a packet from
     that of a byte. Links are rates of payload, one direction; for both, add them.
     """
+    of_gateways = {"--link": link, "--packet": packet, "--cpu": cpu, "--threads": threads, "--frequency": frequency}
     from leadline.analysis.sizing import PACKETS, Asked, sized
     from leadline.plan import units
     from leadline.plan.field_types import LARGEST_UDP_PAYLOAD_BYTES
@@ -83,7 +91,10 @@ def command(
         raise InputError(f"--packet: a packet's payload has 1 to {LARGEST_UDP_PAYLOAD_BYTES:,} bytes")
     if frequency is not None and run is None:
         raise InputError("--frequency is the clock of a measured gateway: it goes with RUN", hint="leave it out")
-    costs = _given(cycles_per_byte, cycles_per_packet, run) or _of_run(run, frequency)
+    costs = _given(cycles_per_byte, cycles_per_packet, run)
+    if (needs := _of_stack(run, rate, asked.busy, of_gateways)) is not None:
+        return _print_tiers(needs, asked.busy, is_json=json)
+    costs = costs or _of_run(run, frequency)
     found = [sized(cost, asked) for cost in costs]
     if json:
         print_json({"schema": "leadline.size/1", "sizes": found})
@@ -91,6 +102,53 @@ def command(
     from leadline.report.sizes import size_blocks
 
     print_all(size_blocks(found))
+    return 0
+
+
+def _of_stack(
+    run: Path | None, rates: Sequence[str] | None, busy: float, of_gateways: Mapping[str, object]
+) -> list[TierNeed] | None:
+    """What the tiers of the run's stacks need; None for a run without a stack. `of_gateways` are the options that plan
+    a gateway."""
+    from leadline.analysis.tier_sizing import RATES_PER_S, plan_tiers
+    from leadline.dataset import RunFolder
+    from leadline.trial import read_findings
+
+    if run is None:
+        if rates:
+            raise InputError("--rate plans a measured stack: it goes with RUN", hint="name a run, or leave it out")
+        return None
+    folder = RunFolder.open(run)
+    analysis = read_findings(folder)
+    if not any(test.tiers for trial in analysis.trials for test in trial.tests):
+        if rates:
+            raise InputError("--rate plans the tiers of a stack, which this run has not", hint="give --link")
+        return None
+    if given := next((option for option, value in of_gateways.items() if value), None):
+        raise InputError(f"{given} plans a gateway, and this run is of a stack", hint="give --rate, or leave it out")
+    print_damage(folder.run_id, analysis)
+    needs = list(plan_tiers(analysis, [_rate_per_s(text) for text in rates or ()] or RATES_PER_S, busy))
+    if not needs:
+        raise InputError(f"{run}: no tier's CPU time a request is known in this run")
+    return needs
+
+
+def _rate_per_s(text: str) -> float:
+    from leadline.plan import units
+
+    per_s = _read("--rate", units.per_second, text)
+    if not 0 < per_s <= _MOST_CYCLES:
+        raise InputError(f"--rate {text}: it must be above 0 and at most 1G/s", hint="as in --rate 5k")
+    return float(per_s)
+
+
+def _print_tiers(needs: list[TierNeed], busy: float, *, is_json: bool) -> int:
+    if is_json:
+        print_json({"schema": "leadline.tier-size/1", "busy": busy, "tiers": needs})
+        return 0
+    from leadline.report.tier_sizes import tier_size_blocks
+
+    print_all(tier_size_blocks(needs, busy))
     return 0
 
 

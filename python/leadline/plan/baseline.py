@@ -1,7 +1,7 @@
 """The case of a plan that the others are compared with: `baseline`, by a case's name or by values of axes. Pure.
 
 Values of axes may fit several cases, one for each value of the other axes. Each case is then compared with the one that
-has its values of those.
+has its values of those. `previous` stands for the case before each one: a series of steps.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from leadline.plan.order import axis_texts
 from leadline.plan.source import Node, did_you_mean
 
 _SYSTEM = "sut"
+PREVIOUS = "previous"
+"""The baseline of a series of steps: each case is compared with the one before it."""
 
 
 def with_baselines(node: Node | None, cases: Sequence[Case]) -> tuple[tuple[Case, ...], tuple[str, ...]]:
@@ -26,6 +28,9 @@ def with_baselines(node: Node | None, cases: Sequence[Case]) -> tuple[tuple[Case
     """
     if node is None:
         return tuple(cases), ()
+    if node.value == PREVIOUS:
+        before = [None, *(case.id for case in cases)]
+        return tuple(replace(case, baseline=one) for case, one in zip(cases, before, strict=False)), ()
     wanted = _wanted(node, cases)
     fitting = [case for case in cases if all(value in axis_texts(case, axis) for axis, (value, _) in wanted.items())]
     if isinstance(node.value, str):

@@ -76,7 +76,8 @@ class PlanFrame(PlanModel):
     """`METRIC < VALUE` for every test that has it, or `TEST.METRIC < VALUE`; also <= > >= ==."""
     baseline: PlanBaseline = None
     """The case that the others are compared with: its name (`c01`, or its axes as in `sut=route`), or axis to value.
-    Values that fit several cases stand for the one with the same other axes."""
+    Values that fit several cases stand for the one with the same other axes. `previous` compares each case with the one
+    before it: a series of steps."""
     observe: Observe = Observe()
     """How hosts are observed."""
     ladder: PlanLadder = None
@@ -173,6 +174,16 @@ class PointSpec(PlanModel):
                     f"{test.clients} is more than the {self.client_count} clients",
                     at=("tests", index, "clients"),
                 )
+
+    @rule
+    def _the_system_answers(self) -> Iterator[PydanticCustomError]:
+        system = system_of(self.sut)
+        for index, test in enumerate(self.tests):
+            for key, text, hint in system.test_conflicts(self.sut, test):
+                yield validation_error(text, at=("tests", index, key), hint=hint)
+        if system.answers_itself and self.topology != "remote-access":
+            text = f"{self.sut.kind} runs on the hosts of remote-access alone"
+            yield validation_error(text, at=("topology",), hint="leave out topology")
 
     @rule
     def _the_fleet_fits(self) -> Iterator[PydanticCustomError]:

@@ -8,6 +8,7 @@ from leadline.plan.base_test import BaseTest
 from leadline.plan.gateway_metrics import GATEWAY_METRICS
 from leadline.plan.metric_specs import MetricSpec
 from leadline.plan.open_union import OpenUnion
+from leadline.plan.tier_metrics import TIER_METRICS
 from leadline.registry import KINDS
 
 
@@ -55,7 +56,7 @@ def tagged_metrics_of(kind: str) -> tuple[str, ...]:
 def spec_of(kind: str, metric: str) -> MetricSpec | None:
     """A figure of a kind of test, or of the gateway on its path; None for an unknown name."""
     own: tuple[MetricSpec, ...] = KINDS.get(kind).metrics if kind in KINDS else ()
-    return next((spec for spec in (*own, *GATEWAY_METRICS) if spec.name == metric), None)
+    return next((spec for spec in (*own, *GATEWAY_METRICS, *TIER_METRICS) if spec.name == metric), None)
 
 
 AnyTest = Annotated[BaseTest, OpenUnion(lambda: [kind.model for kind in plan_kinds()])]

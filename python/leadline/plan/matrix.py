@@ -139,6 +139,7 @@ class _Names:
             "topology",
             "sut",
             *(f"sut.{key}" for system in plan_systems() for key in keys_of(system.model)),
+            *(f"sut.{path}" for written in _systems_in(root) for path in _own_paths(written)),
         ]
         paths += ["lab.emulator", "lab.cpus", "lab.gateway_cpus", *(f"lab.link.{key}" for key in keys_of(LinkSpec))]
         for test in root.mapping["tests"].items if "tests" in root.mapping else ():
@@ -161,6 +162,17 @@ class _Names:
         if not hint.startswith("did"):
             hint = f'an axis is clients, a path such as sut.cipher, or a name used as "{{{axis}}}" in a test'
         raise node.mark.error(f"unknown axis '{axis}'", hint=hint)
+
+
+def _systems_in(root: Node) -> list[Node]:
+    """The systems under test that a plan writes out: its own, and those of an axis."""
+    return [root.at(("sut",)), *root.at(("axes", "sut")).items]
+
+
+def _own_paths(written: Node) -> list[str]:
+    kind = plain(written).get("kind") if written.mapping else None
+    system = next((system for system in plan_systems() if system.name == kind), None)
+    return [] if system is None else system.axis_paths(written)
 
 
 def _points_of(root: Node, key: str) -> list[Point]:

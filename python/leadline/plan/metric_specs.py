@@ -63,6 +63,7 @@ _UNITS = {
     "_percent_per_gbps": "percent",
     "_percent_per_client": "percent",
     "_percent": "percent",
+    "_us_per_request": "us",
     "_ns_per_byte": "ns",
     "_ns_per_packet": "ns",
     "_ns_per_transaction": "ns",

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+from leadline.plan.base_test import BaseTest, Conflict
 from leadline.plan.field_types import PlanModel
 from leadline.plan.need import Need
 from leadline.plan.open_union import OpenUnion
+from leadline.plan.source import Node
 from leadline.registry import SYSTEMS
 
 USER_SPACE = "(user space)"
@@ -81,6 +83,16 @@ class PlanSystem(Protocol):
     @property
     def compared_with_route(self) -> bool:
         """Whether a ladder is measured through a plain route too, to show what the system costs."""
+
+    @property
+    def answers_itself(self) -> bool:
+        """Whether it answers tests itself, instead of carrying them to the run's server."""
+
+    def test_conflicts(self, parameters: Any, test: BaseTest) -> Iterator[Conflict]:
+        """Keys of a test that cannot be measured with it: the key, the mistake, and the advice."""
+
+    def axis_paths(self, written: Node) -> list[str]:
+        """Paths below `sut` that an axis may name beside the keys of the model."""
 
     def packets(self, parameters: Any, link_mtu_bytes: int) -> tuple[int, int] | None:
         """The largest IP packet that fits through it, and the bytes that it adds to each; None if unknown."""

@@ -84,7 +84,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _UNITS: tuple[tuple[Callable[[str], bool], Callable[[str], float]], ...] = (
     (_ends_in("_bps"), units.rate_bps),
     (_ends_in("_per_s"), units.per_second),
-    (_ends_in("_us"), units.duration_us),
+    (_ends_in("_us", "_us_per_request"), units.duration_us),
     (_ends_in("_ms"), _milliseconds),
     (_ends_in("_s"), _seconds),
     (_ends_in("_ratio"), units.fraction),

@@ -18,6 +18,7 @@ from leadline.plan.percentiles import histogram_of
 from leadline.plan.source import Node, did_you_mean
 from leadline.plan.tags import split_figure
 from leadline.plan.target_words import read_value, suggestion
+from leadline.plan.tier_metrics import TAG, TIER_METRICS, is_of_tier
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -52,6 +53,8 @@ def has_metric(kind: str, metric: str) -> bool:
     """Whether a test of a kind can have a figure with this name: a metric of the kind or of a gateway, or any
     percentile of a metric with p99. With tags, one that can be of a part of the test."""
     metric, tags = split_figure(metric)
+    if is_of_tier(metric, tags):
+        return True
     known = tagged_metrics_of(kind) if tags else metrics_of(kind)
     asked = histogram_of(metric)
     return metric in known or of_gateway(metric) or (asked is not None and asked.sibling in known)
@@ -79,6 +82,7 @@ def read_target(node: Node, kinds: Mapping[str, str]) -> Target:
         raise _error(node, text, f"unknown test '{test}'", did_you_mean(test, kinds))
     meant = [kinds[test]] if test else list(kinds.values())
     known = [name for kind in meant for name in metrics_of(kind)] + [spec.name for spec in GATEWAY_METRICS]
+    known += [spec.name for spec in TIER_METRICS if figure.startswith(f"{TAG}_")]
     if tags and not any(has_metric(kind, metric) for kind in meant) and any(has_metric(kind, figure) for kind in meant):
         raise _error(node, text, f"{figure} is of a whole test: it has no tags", "leave out {...}")
     if not any(has_metric(kind, metric) for kind in meant):

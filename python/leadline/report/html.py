@@ -28,6 +28,7 @@ from leadline.report.ladder_page import ladder_sections
 from leadline.report.page_tables import PageTable
 from leadline.report.reasons import concerned, limited_by, own_reasons, reasons_of_results
 from leadline.report.searches import search_section
+from leadline.report.tiers import page_tables_of_tiers
 
 FlameGraphs = Mapping[str, Sequence[tuple[str, str]]]
 """By test, as in "c01/1/tcp-up": the sampled host, and the picture's path relative to the page."""
@@ -165,7 +166,7 @@ def _phases(test: TestResult) -> list[tuple[str, tuple[str, ...]]]:
 
 def _tables(test: TestResult) -> list[PageTable]:
     kind: PagedKind = KINDS.find(test.kind)
-    return kind.page_tables(test)
+    return [*page_tables_of_tiers(test), *kind.page_tables(test)]
 
 
 def _fleet(test: TestResult) -> list[tuple[str, list[str]]]:

@@ -22,6 +22,7 @@ from leadline.report.reasons import own_reasons
 from leadline.report.scalings import scaling_table
 from leadline.report.searches import searches_table
 from leadline.report.text import bring_up_table, figures_table, fleet_table, given_system, targets_table, troubles
+from leadline.report.tiers import tiers_table
 
 
 def run_summary(analysis: RunAnalysis) -> list[RenderableType]:
@@ -34,6 +35,7 @@ def run_summary(analysis: RunAnalysis) -> list[RenderableType]:
         fleet_table(analysis),
         *(scaling_table(found, found[0].axis, test) for test, found in analysis.scaling.items() if found),
         *ladder_blocks(analysis.ladders),
+        tiers_table(analysis),
         troubles(analysis),
         targets_table(analysis),
         figures_table(analysis, is_brief=True),

@@ -38,6 +38,7 @@ from leadline.report.reasons import (
 )
 from leadline.report.scalings import scaling_table
 from leadline.report.searches import searches_table
+from leadline.report.tiers import slowest_tables, tiers_table
 
 TONES = verdicts.TONES
 
@@ -52,7 +53,8 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         given_system(analysis),
         client_table(analysis),
         server_table(analysis),
-        gateway_table(analysis),
+        tiers_table(analysis) or gateway_table(analysis),
+        *slowest_tables(analysis),
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, found[0].axis, test) for test, found in analysis.scaling.items() if found),

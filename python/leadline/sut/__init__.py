@@ -4,5 +4,5 @@ Each is one module, or a small package, with a `SYSTEM` object: its parameters, 
 imports these modules; `leadline.registry.SYSTEMS` finds them. The other modules here are shared by systems.
 """
 
-NAMES = ("route", "wireguard", "openvpn", "strongswan", "libreswan", "given")
+NAMES = ("route", "wireguard", "openvpn", "strongswan", "libreswan", "stack", "given")
 """The systems, in the order in which plans list them."""

@@ -108,6 +108,21 @@ class FleetAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedTier:
+    """One tier of a stack that is up."""
+
+    name: str
+    kind: str
+    host: str
+    processes: tuple[str, ...]
+    """The names under which observations show its processes."""
+    cpus: tuple[int, ...]
+    """The CPUs that these may use; empty: all of the host."""
+    threads: int | None
+    """Threads that do its work, at most; None: as many as its processes have."""
+
+
+@dataclass(frozen=True, slots=True)
 class BringUp:
     """A system that is up: every client that is `connected` has sent traffic through it."""
 
@@ -127,3 +142,9 @@ class BringUp:
     """Which CPU time on a gateway is the system's, where only the bring-up tells; None: what the system says."""
     cpu_quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     """CPUs that processes on gateways may use by their control groups, by host and name, where they have a quota."""
+    port: int | None = None
+    """The port at which it answers HTTP itself; None: requests go to the run's own server."""
+    scheme: str = "http"
+    """How clients speak to that port: http or https."""
+    tiers: tuple[ServedTier, ...] = ()
+    """The tiers of a stack."""

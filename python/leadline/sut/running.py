@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,6 +19,11 @@ class BroughtUpSystem(Protocol):
 
     async def bring_up(self, parameters: Any, site: Site, daemons: Daemons) -> BringUp:
         """Start it, connect all clients, and verify by traffic."""
+
+    async def read_counters(
+        self, parameters: Any, site: Site, daemons: Daemons, before: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """What only its daemons count, by tier."""
 
     async def take_down(self, parameters: Any, site: Site) -> None:
         """Undo what neither ends with the processes nor disappears with the trial's hosts."""
@@ -45,6 +51,10 @@ class SystemUnderTest:
         up = await self._system.bring_up(self._parameters, self._site, self._daemons)
         on_gateways = {key: pid for key, pid in self._daemons.pids.items() if key[0] in GATEWAYS}
         return replace(up, cpu_quotas=await cpu_quotas(self._site.hosts, on_gateways))
+
+    async def read_counters(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What only its daemons count, by tier, before a load or after it; empty if it has no such counters."""
+        return await self._system.read_counters(self._parameters, self._site, self._daemons, before)
 
     async def failure(self) -> LeadlineError:
         """Wait until one of its processes ends unexpectedly or its host's agent is lost, and return the error. May

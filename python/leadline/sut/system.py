@@ -7,13 +7,15 @@ used: reading a plan does not need them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline.plan.need import TUN, Need
 from leadline.plan.sut import BaseSut, CpuAttribution
 
 if TYPE_CHECKING:
+    from leadline.plan.base_test import BaseTest, Conflict
+    from leadline.plan.source import Node
     from leadline.plan.sut import PlanSystem
     from leadline.sut.daemons import Daemons
     from leadline.sut.model import BringUp, Site
@@ -41,6 +43,9 @@ class System(Generic[Parameters]):
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
 
+    answers_itself: bool = False
+    """Whether it answers tests itself, on the hosts of remote-access, instead of carrying them to the run's server."""
+
     compared_with_route: bool = True
     """Whether a ladder is measured through a plain route too, to show what the system costs."""
 
@@ -55,6 +60,14 @@ class System(Generic[Parameters]):
     def fleet_conflicts(self, parameters: Parameters) -> Iterator[tuple[str, str, str | None]]:
         """Parameters with which no fleet can connect: the key, the mistake, and the advice."""
         yield from ()
+
+    def test_conflicts(self, parameters: Parameters, test: BaseTest) -> Iterator[Conflict]:
+        """Keys of a test that cannot be measured with it: the key, the mistake, and the advice."""
+        yield from ()
+
+    def axis_paths(self, written: Node) -> list[str]:
+        """Paths below `sut` that an axis may name beside the keys of the model; `written` is `sut` in the plan."""
+        return []
 
     def needs(self, parameters: Parameters, *, fleet: bool) -> list[Need]:
         """What it needs on the machine, in addition to the needs of every trial. With a fleet, the agent runs the
@@ -76,6 +89,13 @@ class System(Generic[Parameters]):
             AgentLost: an agent is gone.
         """
         raise NotImplementedError
+
+    async def read_counters(
+        self, parameters: Parameters, site: Site, daemons: Daemons, before: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """What only its daemons count, by tier, before a load (`before` is None) and after it; empty if it has no such
+        counters."""
+        return {}
 
     async def take_down(self, parameters: Parameters, site: Site) -> None:
         """Undo what neither ends with the processes nor disappears with the trial's hosts; ignores what is already

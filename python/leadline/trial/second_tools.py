@@ -88,13 +88,12 @@ class ToolHosts:
     """The file for the output of a process on a host, by their names."""
 
 
-async def cross_check(test: BaseTest, label: str, clients: Sequence[str], address: str, *, site: Site) -> CrossChecked:
+async def cross_check(
+    test: BaseTest, label: str, clients: Sequence[str], server: Server, *, site: Site
+) -> CrossChecked:
     """Run the second tool on all clients of a trial at once; returns the sum of their figures, or why there is none."""
     kind: RepeatedKind = KINDS.get(test.kind)
-    runs = {
-        client: kind.second_tool_run(test, Server(address), FIRST_PORT + number)
-        for number, client in enumerate(clients)
-    }
+    runs = {client: kind.second_tool_run(test, server, FIRST_PORT + number) for number, client in enumerate(clients)}
     hosts = ToolHosts({client: site.hosts[client] for client in clients}, site.hosts["server"], site.log_file)
     return await repeat_with(runs, hosts, label)
 

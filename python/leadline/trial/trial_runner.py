@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from leadline.agents.asyncio_tools import unless
 from leadline.agents.devices import check_devices
@@ -136,6 +136,25 @@ class _Up:
     """Processes whose call stacks are sampled during tests."""
     fleet: FleetAccess | None = None
     """How the case's fleet connects; None without a fleet."""
+    answers: BringUp | None = None
+    """The bring-up of a system that answers HTTP itself; None: the run's own server answers."""
+
+    def server(self, test: BaseTest, env: Environment) -> Server:
+        """What answers a test.
+
+        Raises:
+            LeadlineError: nothing does over its IP version.
+        """
+        if self.answers is None or self.answers.port is None:
+            address = env.server_address.get(test.ip)
+            if address is None:
+                raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
+            return Server(address, key=env.key)
+        address = self.answers.target.get(test.ip)
+        if address is None:
+            raise LeadlineError(f"{test.name}: the system under test does not answer over IPv{test.ip}")
+        scheme: Literal["http", "https"] = "https" if self.answers.scheme == "https" else "http"
+        return Server(address, http_port=self.answers.port, scheme=scheme)
 
 
 @asynccontextmanager
@@ -156,7 +175,7 @@ async def _brought_up(trial: Trial, env: Environment, context: RunContext) -> As
         # A system without clients of its own (a route) has no count of them.
         profiled_processes = up.processes if trial.case.profile else ()
         able = connected if up.clients else list(env.clients)
-        yield _Up(able, site, sut, profiled_processes, up.fleet)
+        yield _Up(able, site, sut, profiled_processes, up.fleet, up if up.port is not None else None)
     finally:
         # The cost of the take-down must not count for the last test. A lost agent has been reported already.
         with suppress(AgentError):
@@ -171,52 +190,51 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
     able = [client for client in wanted if client in up.clients]
     if not able:
         raise SutFailed(f"{test.name}: none of its {len(wanted)} clients is connected")
-    address = env.server_address.get(test.ip)
-    if address is None:
-        raise LeadlineError(f"{test.name}: the hosts have no IPv{test.ip}")
+    server = up.server(test, env)
     await environment.observe(env, name, context.observe_period_ms, event_log)
     event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     if test.searched is not None:
         await _search(test, able, up, env, context)
         return
-    workloads = _workloads(test, able, address, up, env)
-    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, able, address, env)]
+    workloads = _workloads(test, able, server, up, env)
+    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, able, server)]
     one = load.Load(name, test.model_dump(), parts)
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
-        repeated = cross_check(test, label, able, address, site=up.site)
+        repeated = cross_check(test, label, able, server, site=up.site)
         found = await unless(repeated, _stop_requested(context.interrupt), env.failure(), up.sut.failure())
         found.record(test, name, event_log)
 
 
-def _workloads(test: BaseTest, clients: list[str], address: str, up: _Up, env: Environment) -> dict[str, LoadWorkload]:
+def _workloads(
+    test: BaseTest, clients: list[str], server: Server, up: _Up, env: Environment
+) -> dict[str, LoadWorkload]:
     """The load of each client, or of the fleet on the only one."""
     if up.fleet is not None and env.case.fleet is not None:
-        return {clients[0]: fleet_workload(test, up.fleet, env.case.fleet, address)}
-    server = Server(address, key=env.key)
+        return {clients[0]: fleet_workload(test, up.fleet, env.case.fleet, server.host)}
     if not isinstance(test, SpreadTest):
         return {client: workload(test, server) for client in clients}
     return {client: workload(test.delayed(ms), server) for client, ms in starts_ms(test, clients).items()}
 
 
-def _receivers(test: BaseTest, clients: list[str], address: str, env: Environment) -> list[load.Part]:
+def _receivers(test: BaseTest, clients: list[str], server: Server) -> list[load.Part]:
     """What receives the load or sends it back; empty if the run's own server does."""
-    return load.receiving_parts(kind_of(test).receivers(test, Server(address, key=env.key)), clients[0], SERVER)
+    return load.receiving_parts(kind_of(test).receivers(test, server), clients[0], SERVER)
 
 
 async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:
     """Search for the test's highest rate: a load for each rate, analysed when it ends."""
     event_log, name, entries = context.event_log, f"{env.label}/{test.name}", context.entries or []
     before = list(takewhile(lambda entry: entry.get("record") != "test-begin", entries))
-    address = env.server_address[test.ip]
+    server = up.server(test, env)
 
     async def measure(at_rate: BaseTest, number: int) -> TestResult:
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)
-        workloads = _workloads(at_rate, clients, address, up, env)
-        parts = [*load.generators(workloads), *_receivers(at_rate, clients, address, env)]
+        workloads = _workloads(at_rate, clients, server, up, env)
+        parts = [*load.generators(workloads), *_receivers(at_rate, clients, server)]
         one = load.Load(label, at_rate.model_dump(), parts, search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
@@ -232,6 +250,7 @@ async def _one_load(one: load.Load, test: str, up: _Up, env: Environment, contex
     """Run one load to its end; its failure is a failure of the trial."""
     guard = partial(_watched, up=up, env=env, interrupt=context.interrupt)
     runner = Runner(env.agents, env.clocks, context.event_log, context.interrupt, guard)
+    before = await up.sut.read_counters()
     try:
         ended = await runner.run(one, profiled(one.label, up.profiled, env))
     except BaseException as failure:
@@ -239,6 +258,9 @@ async def _one_load(one: load.Load, test: str, up: _Up, env: Environment, contex
         context.event_log.notify(TestEnded(one.label, test, status, None))
         raise
     context.event_log.notify(TestEnded(one.label, test, ended.status, ended.cause))
+    if before:
+        after = await up.sut.read_counters(before)
+        context.event_log.record("system-counters", label=one.label, before=before, after=after)
     if ended.failure is not None:
         raise ended.failure
     if context.interrupt.asked.is_set():
@@ -296,6 +318,7 @@ def _tell_bring_up(event_log: EventLog, trial: Trial, up: BringUp) -> None:
         cpu_attribution=(up.cpu_attribution or system_of(trial.case.sut).cpu_attribution(trial.case.sut)).value,
         name=up.name,
         title=up.title,
+        **({"tiers": [asdict(tier) for tier in up.tiers]} if up.tiers else {}),
     )
 
 

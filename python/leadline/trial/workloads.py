@@ -112,6 +112,8 @@ class Server:
     """Address family for resolving the name: `any` takes the first address; None takes that of the test."""
     http_port: int = HTTP_PORT
     https_port: int = HTTPS_PORT
+    scheme: Literal["http", "https"] | None = None
+    """How it speaks at its only port of HTTP; None: it has one of each."""
     login: Iperf3Login | None = field(default=None, repr=False)
     """Login at an iperf3 server; None without one."""
     iperf3: Iperf3Options | None = None
@@ -119,6 +121,8 @@ class Server:
 
     def http_port_of(self, *, tls: bool) -> int:
         """The port of HTTP, with or without TLS."""
+        if self.scheme is not None:
+            return self.http_port
         return self.https_port if tls else self.http_port
 
     def target(self, ip: int) -> Target:

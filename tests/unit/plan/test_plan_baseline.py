@@ -35,6 +35,11 @@ def test_baseline_by_name_or_by_values(load: Callable[..., Plan], written: str) 
     assert found == (each if written in ("{sut: route}", "sut=route", "{sut: {kind: route}}") else one)
 
 
+def test_previous_case_is_the_baseline_of_a_series(load: Callable[..., Plan]) -> None:
+    found = baselines(load(f"{PLAN}baseline: previous\n"))
+    assert found == {"c01": None, "c02": "c01", "c03": "c02", "c04": "c03"}
+
+
 def test_no_baseline_is_the_default(load: Callable[..., Plan]) -> None:
     assert set(baselines(load(PLAN)).values()) == {None}
 

@@ -148,7 +148,8 @@ MISTAKES = [
     (changed("kind: openvpn", "kind: opnvpn"), "plan.yaml:2: sut: unknown kind 'opnvpn'; did you mean 'openvpn'?"),
     (
         changed("kind: openvpn", r'kind: "a\nb"'),
-        r"plan.yaml:2: sut: unknown kind 'a\nb'; there is route, wireguard, openvpn, strongswan, libreswan, given",
+        r"plan.yaml:2: sut: unknown kind 'a\nb'; there is route, wireguard, openvpn, strongswan, libreswan, stack, "
+        "given",
     ),
     (
         changed("kind: udp, ", ""),

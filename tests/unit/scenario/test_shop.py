@@ -1,9 +1,10 @@
-"""The shop in our format and in JMeter's: the same requests, in the same order, under the same conditions."""
+"""The shop and the bank in our format and in JMeter's: the same requests, in the same order, on the same terms."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from leadline.scenario.lowering import lower
 from leadline.scenario.native import read_native
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+SHOP = {"host": "shop.test", "loops": "3"}
 _NOT_COMPARED = ("nodes", "otherwise", "checks", "keeps_headers_elsewhere")
 
 
-def plan(name: str) -> dict[str, Any]:
+def plan(name: str, parameters: Mapping[str, str] = SHOP) -> dict[str, Any]:
     """A whole example for the agent."""
     path = EXAMPLES / name
     read, conversion = read_scenario(path.read_bytes(), name, FormatOptions())
     assert conversion is None or conversion.counts()["kept"] == len(conversion.items)
-    made = lower(read.scenario, read.root, reader_below(path.parent), {"host": "shop.test", "loops": "3"}).plan
+    made = lower(read.scenario, read.root, reader_below(path.parent), parameters).plan
     ScenarioPlan.model_validate(made)
     return made
 
@@ -64,6 +66,16 @@ def test_both_shops_are_the_same_scenario() -> None:
             ["cleo", "difference"],
             ["dan", "number"],
         ]
+
+
+def test_both_banks_are_the_same_scenario() -> None:
+    native, jmeters = (
+        plan("bank-users.yaml", {"users": "7", "scheme": "https"}),
+        plan("bank.jmx", {"users": "7", "scheme": "https"}),
+    )
+    (ours,), (theirs,) = native["populations"], jmeters["populations"]
+    assert ours["arrivals"] == theirs["arrivals"]
+    assert shape(ours["flow"]) == shape(theirs["flow"])
 
 
 def test_scenarios_in_the_document_are_whole() -> None:

@@ -69,7 +69,7 @@ class ScenarioKind(UsersKind[ScenarioTest]):
         from leadline.kinds.scenario.workload import scenario_workload
 
         host = f"[{server.host}]" if ":" in server.host else server.host
-        known = {"server": host, "port": str(server.http_port_of(tls=False))}
+        known = {"server": host, "port": str(server.http_port_of(tls=False)), "scheme": server.scheme or "http"}
         bind = () if server.bind is None else (server.bind,)
         return scenario_workload(test, known, server.target(test.ip).ip_version, bind)
 

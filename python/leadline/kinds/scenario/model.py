@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leadline.scenario.lowering import LoweredScenario
     from leadline.scenario.native import ReadScenario
 
-_IN_A_PLAN = {"server": "127.0.0.1", "port": "8080"}
+_IN_A_PLAN = {"server": "127.0.0.1", "port": "8080", "scheme": "http"}
 """Stand for the run's server while a plan is checked."""
 
 
@@ -44,11 +44,13 @@ class LoadedScenario:
     read_file: Callable[[str], bytes] = field(repr=False)
     conversion: Conversion | None = field(default=None, repr=False)
 
-    def lowered(self, parameters: Mapping[str, str]) -> LoweredScenario:
-        """The scenario for an agent. Raises PlanError."""
+    def lowered(self, parameters: Mapping[str, str], *, is_traced: bool = False) -> LoweredScenario:
+        """The scenario for an agent; traced, each request has a `traceparent`. Raises PlanError."""
         from leadline.scenario.lowering import lower
+        from leadline.scenario.tracing import with_trace
 
-        return lower(self.read.scenario, self.read.root, self.read_file, parameters)
+        scenario = with_trace(self.read.scenario) if is_traced else self.read.scenario
+        return lower(scenario, self.read.root, self.read_file, parameters)
 
 
 def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> LoadedScenario:
@@ -109,7 +111,8 @@ class ScenarioTest(UsersTest):
     kind: Literal["scenario"] = "scenario"
     # The file is read by the keys above it.
     params: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default={})
-    """Values of its parameters. `server` and `port` are the run's server, unless given."""
+    """Values of its parameters. `server`, `port` and `scheme` are the run's server, or the stack under test, unless
+    given."""
     scripts: Literal["stop", "skip"] = "stop"
     """What a part that cannot run does: stop, or be left out."""
     only_host: Items[str] = ()
@@ -122,6 +125,8 @@ class ScenarioTest(UsersTest):
     """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
     duration_ms: DurationMs = Field(default=LONGEST_MS, validation_alias="duration")
     """Longest time, warm-up included; default: the scenario's own."""
+    trace: bool = False
+    """Whether each request has a `traceparent` of its own (W3C Trace Context), by which servers' logs name it."""
 
     @model_validator(mode="before")
     @classmethod

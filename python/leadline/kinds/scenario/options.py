@@ -68,6 +68,7 @@ COMMAND = Command(
             metavar="HOST:PORT:ADDR",
         ),
         Option(("--any-file",), "Read files outside of the scenario's folder too.", key="any_file"),
+        Option(("--trace",), "Send a traceparent of its own with each request.", key="trace"),
         *o.group("TLS", *TLS_TRUST),
         *o.FAMILY,
         o.INTERVAL,

@@ -40,7 +40,7 @@ def scenario_workload(
     Raises:
         InputError: the scenario with its data and files is too long for a message to an agent.
     """
-    lowered = test.file.lowered({**known, **test.params})
+    lowered = test.file.lowered({**known, **test.params}, is_traced=test.trace)
     plan = ScenarioPlan.model_validate(lowered.plan)
     _check_length(plan)
     addresses = {(one.host.lower(), one.port): one.address for one in lowered.hosts}
