@@ -159,6 +159,8 @@ pub enum Instruction {
     TransactionBegin(u32, bool, bool),
     /// Ends the innermost transaction.
     TransactionEnd,
+    /// Says whether the open transaction of that label, or the innermost one, has passed.
+    Outcome(Option<u32>, bool),
     /// Ends something.
     Control(ControlAction),
     /// Executes a script.
@@ -311,8 +313,8 @@ pub struct Request {
     pub cookies: bool,
     /// Whether the user's cache is used.
     pub cache: bool,
-    /// Which resources of a page are fetched, and how many at once.
-    pub embedded: Option<(Option<Arc<Regex>>, u32)>,
+    /// Which resources of a page are fetched; none if absent.
+    pub embedded: Option<Embedded>,
     /// Whether the connection is closed.
     pub closes: bool,
     /// Time limit of connecting, ns.
@@ -383,6 +385,8 @@ pub struct BodyPart {
 pub enum Subject {
     /// The body.
     Body,
+    /// Header fields, an empty line, and the body.
+    Answer,
     /// The header fields.
     Headers,
     /// The status code.
@@ -414,6 +418,19 @@ pub struct Extractor {
     pub on_miss: Miss,
     /// Whether groups are set.
     pub sets_groups: bool,
+    /// The largest value, bytes.
+    pub max_bytes: usize,
+}
+
+/// Which resources of a page are fetched.
+#[derive(Debug)]
+pub struct Embedded {
+    /// Only URLs that it matches.
+    pub pattern: Option<Arc<Regex>>,
+    /// Requests at once.
+    pub at_once: u32,
+    /// Whether the page passes although a resource is missing.
+    pub may_fail: bool,
 }
 
 /// What an extractor looks for.

@@ -168,6 +168,8 @@ pub enum Frame {
         includes_waits: bool,
         /// Whether a request in it failed.
         failed: bool,
+        /// Whether it has passed, if a step said so.
+        outcome: Option<bool>,
         /// Whether its requests are hidden from lists of samples.
         hides: bool,
         /// Its requests that ended, and those that failed.

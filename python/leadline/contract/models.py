@@ -154,6 +154,7 @@ class DiskSample(BaseModel):
 
 class EmbeddedRule(BaseModel):
     at_once: Annotated[int, Field(ge=0)]
+    may_fail: bool | None = False
     pattern: str | None = None
 
 
@@ -561,6 +562,12 @@ class NoCounts(BaseModel):
     pass
 
 
+class OutcomeNode(BaseModel):
+    kind: Literal["outcome"] = "outcome"
+    passed: bool
+    transaction: str | None = None
+
+
 class FeedNode(BaseModel):
     feeder: str
     kind: Literal["feed"] = "feed"
@@ -869,6 +876,10 @@ class BodySubject(BaseModel):
 
 class HeadersSubject(BaseModel):
     kind: Literal["headers"] = "headers"
+
+
+class AnswerSubject(BaseModel):
+    kind: Literal["answer"] = "answer"
 
 
 class StatusSubject(BaseModel):
@@ -2156,6 +2167,7 @@ class Check(BaseModel):
     subject: Annotated[
         BodySubject
         | HeadersSubject
+        | AnswerSubject
         | StatusSubject
         | ReasonSubject
         | UrlSubject
@@ -2210,6 +2222,7 @@ class Extractor(BaseModel):
         FindRegex | FindJsonPath | FindHeader | FindCookie | FindBoundary | FindCss | FindXPath | FindWhole,
         Field(discriminator="kind"),
     ]
+    max_bytes: Annotated[int | None, Field(ge=0)] = None
     on_miss: Annotated[MissKeeps | MissUnsets | MissDefault | MissFails, Field(discriminator="kind")]
     pick: Annotated[
         MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount,
@@ -2220,6 +2233,7 @@ class Extractor(BaseModel):
     subject: Annotated[
         BodySubject
         | HeadersSubject
+        | AnswerSubject
         | StatusSubject
         | ReasonSubject
         | UrlSubject
@@ -2357,6 +2371,7 @@ class Node(BaseModel):
             "TimesNode",
             "OnceNode",
             "TransactionNode",
+            OutcomeNode,
             WaitNode,
             SetNode,
             FeedNode,

@@ -216,6 +216,7 @@ class RequestLowering:
             "pick": self._pick(one.match),
             "on_miss": on_miss,
             "sets_groups": one.groups,
+            **({} if one.max_bytes is None else {"max_bytes": one.max_bytes}),
         }
 
     def _find(self, one: Extractor) -> Lowered:
@@ -356,7 +357,11 @@ def _output(text: str | None) -> list[str | int]:
 
 
 def _embedded(rule: Embedded | None) -> Lowered | None:
-    return None if rule is None else {"pattern": rule.match, "at_once": rule.connections}
+    return None if rule is None else {
+        "pattern": rule.match,
+        "at_once": rule.connections,
+        **({"may_fail": True} if rule.may_fail else {}),
+    }
 
 
 def _last(path: str | None) -> str:

@@ -359,6 +359,11 @@ class StepLowering:
         """The end of an iteration, a loop, a user or the test."""
         return {"kind": "control", "control": _CONTROLS[step.stop]}
 
+    def outcome(self, step: s.OutcomeStep, node: Node) -> Lowered:
+        """What became of a transaction around the step."""
+        named = {} if step.of is None else {"transaction": step.of}
+        return {"kind": "outcome", "passed": step.outcome == "passed", **named}
+
     def lua(self, step: s.LuaStep, node: Node) -> Lowered:
         """A body in Lua."""
         return {"kind": "script", "lua": step.lua}
@@ -395,5 +400,6 @@ _ACTIONS: dict[type[PlanModel], Callable[[StepLowering, Any, Node], Lowered | li
     s.NextStep: StepLowering.next,
     s.CookieStep: StepLowering.cookie,
     s.StopStep: StepLowering.stop,
+    s.OutcomeStep: StepLowering.outcome,
     s.LuaStep: StepLowering.lua,
 }

@@ -27,14 +27,14 @@ def _checked_source(text: str) -> str:
     return text
 
 
-_SOURCES = ("body", "headers", "request_headers", "request_body", "url", "status", "message")
+_SOURCES = ("body", "answer", "headers", "request_headers", "request_body", "url", "status", "message")
 
 
 Source = Annotated[
     str,
     AfterValidator(_checked_source),
     WithJsonSchema(
-        {"type": "string", "pattern": "^(body|headers|request_headers|request_body|url|status|message|variable:.+)$"}
+        {"type": "string", "pattern": "^(body|answer|headers|request_headers|request_body|url|status|message|variable:.+)$"}
     ),
 ]
 
@@ -226,6 +226,8 @@ class Embedded(PlanModel):
     """Regular expression of the URLs to fetch; null: all."""
     connections: Annotated[int, Field(ge=1, le=256)] = 6
     """Requests in flight at most."""
+    may_fail: bool = False
+    """Whether the request passes although a resource is missing."""
 
 
 def _embedded(value: object) -> object:
@@ -261,11 +263,14 @@ class Extractor(PlanModel):
     default: Text | None = None
     """The value if nothing is found; null: the variable keeps its old value."""
     source: Source = Field(default="body", validation_alias="from")
-    """body, headers, request_headers, request_body, url, status, message, or variable:NAME."""
+    """body, answer (header fields and body), headers, request_headers, request_body, url, status, message, or
+    variable:NAME."""
     groups: bool = False
     """Whether NAME_g, NAME_g0, NAME_g1 ... are set too."""
     required: bool = False
     """Whether the request fails if nothing is found."""
+    max_bytes: Annotated[int, Field(ge=1, lt=2**32)] | None = None
+    """Size of a value at most; a longer one is not found. Default: no limit."""
 
     @rule
     def _is_one(self) -> Iterator[PydanticCustomError]:
@@ -343,7 +348,8 @@ class Check(PlanModel):
     size: Annotated[Any, AfterValidator(_checked_size), _SIZE_SCHEMA] = None
     """Size in bytes, as in 100, '> 100', '<= 2000', '!= 0'."""
     source: Source = Field(default="body", validation_alias="from")
-    """body, headers, request_headers, request_body, url, status, message, or variable:NAME."""
+    """body, answer (header fields and body), headers, request_headers, request_body, url, status, message, or
+    variable:NAME."""
     invert: bool = False
     """Whether it must not be so."""
     any: bool = False
@@ -423,7 +429,7 @@ class Defaults(PlanModel):
     verify: bool | None = None
     """Whether certificates of servers are checked. Default: true."""
     embedded: Annotated[Embedded | None, BeforeValidator(_embedded), _EMBEDDED] = None
-    """Whether resources of HTML answers are fetched: true, or {match, connections}."""
+    """Whether resources of HTML answers are fetched: true, or {match, connections, may_fail}."""
     waits: Annotated[tuple[Timer, ...], BeforeValidator(_list)] = ()
     """Waits before each request; their times add."""
     ok: str | None = None

@@ -289,6 +289,15 @@ class StopStep(BaseStep):
     """iteration, loop (the innermost), pass (of the innermost loop), user, test, test-now (cuts requests)."""
 
 
+class OutcomeStep(BaseStep):
+    """Says that a transaction around it has passed or failed, whatever its requests did."""
+
+    outcome: Literal["passed", "failed"]
+    """What it says."""
+    of: Text | None = None
+    """Name of the transaction; default: the innermost one."""
+
+
 class CookieStep(BaseStep):
     """Puts a cookie into the user's jar."""
 
@@ -334,6 +343,7 @@ _BY_KEY: dict[str, type[PlanModel]] = {
     "count": CountStep,
     "next": NextStep,
     "stop": StopStep,
+    "outcome": OutcomeStep,
     "cookie": CookieStep,
     "lua": LuaStep,
     "steps": SequenceStep,

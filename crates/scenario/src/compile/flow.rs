@@ -86,6 +86,10 @@ impl Compiler {
                 let name = node.label.as_deref().ok_or_else(|| self.error("a transaction needs a label"))?;
                 self.transaction(name, (*includes_waits, *hides_requests), nodes, depth)?;
             }
+            NodeAction::Outcome { passed, transaction } => {
+                let label = transaction.as_ref().map(|name| self.label(name, LabelKind::Transaction));
+                self.emit(Instruction::Outcome(label, *passed));
+            }
             NodeAction::Wait { wait } => {
                 let wait = self.wait(wait)?;
                 self.emit(Instruction::Wait(wait));

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use fancy_regex::Regex;
 use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
 use super::state::{CompileError, Compiler};
 use crate::browser::html::selector::Selector;
-use crate::program::{Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test};
+use crate::program::{
+    Body, BodyPart, Check, Embedded, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
+};
 use crate::search::regex;
 
 impl Compiler {
@@ -36,9 +37,11 @@ impl Compiler {
         let needs_head = request.redirects > 0
             || request.uses_cookies
             || request.uses_cache
-            || subjects().any(|subject| matches!(subject, Subject::Headers | Subject::Reason))
+            || subjects().any(|subject| matches!(subject, Subject::Answer | Subject::Headers | Subject::Reason))
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
-        let needs_body = reads_json || embedded.is_some() || subjects().any(|subject| *subject == Subject::Body);
+        let needs_body = reads_json
+            || embedded.is_some()
+            || subjects().any(|subject| matches!(subject, Subject::Answer | Subject::Body));
         let needs_request = request.uses_cache
             || request.redirects > 0
             || request.embedded.is_some()
@@ -118,6 +121,7 @@ impl Compiler {
     fn subject(&mut self, subject: &ir::Subject) -> Result<Subject, CompileError> {
         Ok(match subject {
             ir::Subject::Body {} => Subject::Body,
+            ir::Subject::Answer {} => Subject::Answer,
             ir::Subject::Headers {} => Subject::Headers,
             ir::Subject::Status {} => Subject::Status,
             ir::Subject::Url {} => Subject::Url,
@@ -164,14 +168,15 @@ impl Compiler {
         let slot = self.slot(&extractor.variable);
         let subject = self.subject(&extractor.subject)?;
         let variable = (extractor.variable.as_str().into(), slot);
-        Ok(Extractor { variable, subject, find, pick, on_miss, sets_groups: extractor.sets_groups })
+        let max_bytes = extractor.max_bytes.map_or(usize::MAX, |bytes| bytes as usize);
+        Ok(Extractor { variable, subject, find, pick, on_miss, sets_groups: extractor.sets_groups, max_bytes })
     }
 
-    fn embedded(&self, rule: &ir::EmbeddedRule) -> Result<(Option<Arc<Regex>>, u32), CompileError> {
+    fn embedded(&self, rule: &ir::EmbeddedRule) -> Result<Embedded, CompileError> {
         let pattern = rule.pattern.as_deref().filter(|pattern| !pattern.is_empty());
         let pattern = pattern.map(|pattern| regex(pattern, true)).transpose();
         let pattern = pattern.map_err(|message| self.error(message))?;
-        Ok((pattern.map(Arc::new), rule.at_once.max(1)))
+        Ok(Embedded { pattern: pattern.map(Arc::new), at_once: rule.at_once.max(1), may_fail: rule.may_fail })
     }
 
     fn check_json_path(&mut self, path: &[TemplatePart]) -> Result<(), CompileError> {

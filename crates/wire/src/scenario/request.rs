@@ -170,6 +170,9 @@ pub struct EmbeddedRule {
     pub pattern: Option<String>,
     /// Requests at once.
     pub at_once: u32,
+    /// Whether the page passes although a resource is missing.
+    #[serde(default)]
+    pub may_fail: bool,
 }
 
 /// A range of status codes.
@@ -193,6 +196,9 @@ pub enum Subject {
     /// The response's header fields, as lines `Name: value`.
     #[schemars(title = "HeadersSubject")]
     Headers {},
+    /// The response's header fields, an empty line, and its body.
+    #[schemars(title = "AnswerSubject")]
+    Answer {},
     /// The status code.
     #[schemars(title = "StatusSubject")]
     Status {},
@@ -235,6 +241,9 @@ pub struct Extractor {
     /// on, and their number as `variable_g`.
     #[serde(default)]
     pub sets_groups: bool,
+    /// The largest value, bytes; longer ones are not found.
+    #[serde(default)]
+    pub max_bytes: Option<u32>,
     /// Where it is defined.
     #[serde(default)]
     pub source: Option<SourcePlace>,

@@ -67,15 +67,15 @@ impl Flows {
         now_ns: u64,
     ) -> Option<(Lane, Option<Failure>)> {
         let program = Arc::clone(&self.program);
-        let Some((pattern, at_once)) = &program.requests[lane.request as usize].embedded else {
+        let Some(rule) = &program.requests[lane.request as usize].embedded else {
             return Some((lane, failure));
         };
         if !(200..300).contains(&end.status) || !is_html(end.head) {
             return Some((lane, failure));
         }
-        let urls = resources(&String::from_utf8_lossy(body), &lane.url, pattern.as_deref());
+        let urls = resources(&String::from_utf8_lossy(body), &lane.url, rule.pattern.as_deref());
         let left = VecDeque::from(urls);
-        let page = Page { left, at_once: *at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
+        let page = Page { left, at_once: rule.at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
         let id = lane.id;
         user.lanes.push(Lane { page: Some(Box::new(page)), ..lane });
         self.fetch(slot, user, id, now_ns);
@@ -106,7 +106,8 @@ impl Flows {
                     }
                 }
                 Err(failure) => {
-                    if let Some(own) = &mut user.lanes[place].page {
+                    let may_fail = may_fail(&program.requests[request as usize]);
+                    if let Some(own) = user.lanes[place].page.as_mut().filter(|_| !may_fail) {
                         own.failure.get_or_insert(failure);
                     }
                 }
@@ -150,8 +151,9 @@ impl Flows {
         outcome: Result<(u16, u64), Failure>,
         now_ns: u64,
     ) {
-        let label = self.program.requests[lane.request as usize].label;
-        self.figures.labels[label as usize].resources += 1;
+        let request = &self.program.requests[lane.request as usize];
+        let may_fail = may_fail(request);
+        self.figures.labels[request.label as usize].resources += 1;
         let Some(whole) = user.lanes.iter_mut().find(|other| other.id == page) else { return };
         whole.sent_bytes += lane.sent_bytes;
         whole.received_bytes += lane.received_bytes;
@@ -167,7 +169,7 @@ impl Flows {
                 Some(format!("{cause}: {detail}"))
             }
         };
-        if let Some(failure) = failure {
+        if let Some(failure) = failure.filter(|_| !may_fail) {
             let detail = format!("{}: {failure}", lane.url.absolute());
             own.failure.get_or_insert_with(|| ("resource_failed".into(), detail));
         }
@@ -188,4 +190,9 @@ impl Flows {
             Instants { sent_ns: lane.sent_ns, first_ns: lane.first_ns, done_ns: Some(done_ns), end_ns: now_ns };
         self.record(user, &lane, request, instants, Some(status), failure);
     }
+}
+
+/// Whether a page passes although a resource is missing.
+fn may_fail(request: &Request) -> bool {
+    request.embedded.as_ref().is_some_and(|rule| rule.may_fail)
 }
