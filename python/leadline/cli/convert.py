@@ -145,8 +145,7 @@ def _print(conversion: Conversion) -> None:
     shown = [f"{count} {name}" for name, count in counts.items() if count]
     differing = [item for item in conversion.items if item.outcome != "kept"]
     for item in differing[:_MOST_LINES]:
-        place = f"{conversion.file}:{item.line}" if item.line is not None else conversion.file
-        print_note(f"{place}: {item.outcome}: {item.what}: {item.why}")
+        print_note(f"{conversion.place(item)}: {item.outcome}: {item.what}: {item.why}")
     if len(differing) > _MOST_LINES:
         print_note(f"and {len(differing) - _MOST_LINES} more (--json prints all)")
     print_note(f"parts: {', '.join(shown) or 'none'}")

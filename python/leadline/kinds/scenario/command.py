@@ -130,7 +130,6 @@ def _print(conversion: Conversion) -> None:
     """What a conversion changed, on stderr."""
     differing = [item for item in conversion.items if item.outcome != "kept"]
     for item in differing[:_MOST_LINES]:
-        place = conversion.file if item.line is None else f"{conversion.file}:{item.line}"
-        print_note(f"{place}: {item.outcome}: {item.what}: {item.why}")
+        print_note(f"{conversion.place(item)}: {item.outcome}: {item.what}: {item.why}")
     if len(differing) > _MOST_LINES:
         print_note(f"and {len(differing) - _MOST_LINES} more (`leadline convert` lists all)")
