@@ -28,7 +28,7 @@ _MOST_LINES = 40
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A .jmx of JMeter, a .har, or a scenario in YAML.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="A .jmx of JMeter, a .har, a script of LoadRunner (its folder or .usr) or a .lrs, or a scenario in YAML.", show_default=False)],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; default: stdout.", metavar="FILE")
     ] = None,
@@ -49,11 +49,11 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Convert a scenario, JMX or HAR file to Leadline's format.
+    """Convert a scenario, a JMX or HAR file, or a script of LoadRunner to Leadline's format.
 
     What was kept, what was dropped and what cannot run is listed on stderr, and in the file as comments.
     """
-    from leadline.scenario.files import read_scenario_file, reader_below
+    from leadline.scenario.files import find_scenario, read_scenario_file, reader_below
     from leadline.scenario.formats import FormatOptions, read_scenario
     from leadline.scenario.native_writer import write_native
 
@@ -63,6 +63,7 @@ def command(
         only_hosts=tuple(only_host or ()),
         correlates=correlate,
     )
+    file = find_scenario(file)
     read_file = reader_below(file.parent, anywhere=any_file)
     read, conversion = read_scenario(read_scenario_file(file), str(file), options, read_file)
     _check(read, read_file, options, str(file))

@@ -2130,6 +2130,12 @@ class PacketsReport(BaseModel):
     receiver: PacketsReceived | None = None
 
 
+class PageElement(BaseModel):
+    has: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []
+    kind: Literal["link", "image", "form"]
+    number: Expression
+
+
 class Parameter(BaseModel):
     is_encoded: bool | None = False
     name: list[str | Expression]
@@ -2251,6 +2257,7 @@ class RequestNode(BaseModel):
     checks: Annotated[list[Check] | None, Field(validate_default=True)] = []
     closes_connection: bool | None = False
     connect_timeout_ms: Annotated[int | None, Field(ge=0)] = None
+    element: PageElement | None = None
     embedded: EmbeddedRule | None = None
     extractors: Annotated[list[Extractor] | None, Field(validate_default=True)] = []
     headers: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []

@@ -11,6 +11,7 @@ from leadline.scenario.conversion import Conversion
 from leadline.scenario.given_parameters import check_given_parameters
 from leadline.scenario.har import read_har
 from leadline.scenario.jmx.plan import read_jmx
+from leadline.scenario.loadrunner.controller import is_controller, read_lrs
 from leadline.scenario.loadrunner.script import read_usr
 from leadline.scenario.native import ReadScenario, checked, read_native
 
@@ -78,6 +79,9 @@ def _read_content(
         return checked(root), conversion
     if _USR.search(content[:4096]) is not None and not file.endswith((".yaml", ".yml", ".har")):
         root, conversion = read_usr(content, file, read_file, options.parameters, skips_scripts=options.skips_scripts)
+        return checked(root), conversion
+    if is_controller(content) and not file.endswith((".yaml", ".yml", ".har")):
+        root, conversion = read_lrs(content, file, read_file, skips_scripts=options.skips_scripts)
         return checked(root), conversion
     if head == b"{" and not file.endswith((".yaml", ".yml")):
         root, conversion = read_har(content, file, only_hosts=options.only_hosts, correlates=options.correlates)

@@ -17,6 +17,8 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.field_types import Items, PlanModel, rule, validation_error
 from leadline.scenario.values import Condition, MatchNumber, Name, Number, PlainText, Text, Time
 
+ELEMENTS = ("link", "image", "submit")
+"""Keys of a request of an element of the last page."""
 METHODS = ("get", "post", "put", "delete", "patch", "head", "options")
 """Methods that are keys of a request; any other one is the value of `method`."""
 
@@ -436,8 +438,38 @@ class Defaults(PlanModel):
     """Statuses of answers that do not fail. Default: 200-399."""
 
 
+class PageElement(PlanModel):
+    """A link, an image or a form of the last page or of a page in its frames, by what it has."""
+
+    text: Text | None = None
+    """The text of a link, with single spaces."""
+    name: Text | None = None
+    """Its name."""
+    id: Text | None = None
+    """Its id."""
+    action: Text | None = None
+    """Where a form leads to: a URL, or the end of its path."""
+    href: Text | None = None
+    """Where a link leads to."""
+    alt: Text | None = None
+    """The text in place of an image."""
+    src: Text | None = None
+    """The URL of an image, or the end of its path."""
+    fields: Items[Text] = ()
+    """Names of fields that a form has."""
+    number: Number = 1
+    """Which of several, from 1."""
+
+
 class RequestFields(Defaults):
     """A request without its steps."""
+
+    link: PageElement | None = None
+    """A link of the last page, which is followed: {text: Sign off}."""
+    image: PageElement | None = None
+    """An image in a link, or one that submits its form: {alt: Search}."""
+    submit: PageElement | None = None
+    """A form of the last page, sent with its own fields and those of `form`: {action: login.pl}."""
 
     get: Text | None = None
     """URL, or path below `base`, of a GET request."""
@@ -485,9 +517,14 @@ class RequestFields(Defaults):
                 return method.upper(), url
         return self.method, self.url or ""
 
+    @property
+    def element(self) -> tuple[str, PageElement] | None:
+        """What of the last page is asked for: link, image or submit, and which one."""
+        return next(((key, one) for key in ELEMENTS if (one := getattr(self, key)) is not None), None)
+
     @rule
     def _is_one(self) -> Iterator[PydanticCustomError]:
-        given = [key for key in (*METHODS, "url") if getattr(self, key) is not None]
+        given = [key for key in (*METHODS, "url", *ELEMENTS) if getattr(self, key) is not None]
         if len(given) > 1:
             yield validation_error(f"{given[0]} and {given[1]} exclude each other", at=(given[1],), hint="remove one")
         bodies = [

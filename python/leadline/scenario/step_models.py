@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.source import did_you_mean, nearest
 from leadline.plan.validation_errors import UNION_TAG
-from leadline.scenario.request_models import METHODS, RateTarget, RequestFields, Scope, Wait
+from leadline.scenario.request_models import ELEMENTS, METHODS, RateTarget, RequestFields, Scope, Wait
 from leadline.scenario.values import Condition, Name, Number, NumberOrForever, PlainText, Tags, Text, Time
 
 
@@ -319,7 +319,7 @@ class LuaStep(BaseStep):
 
 
 _BY_KEY: dict[str, type[PlanModel]] = {
-    **dict.fromkeys((*METHODS, "url"), RequestStep),
+    **dict.fromkeys((*METHODS, "url", *ELEMENTS), RequestStep),
     "parallel": ParallelStep,
     "transaction": TransactionStep,
     "repeat": RepeatStep,

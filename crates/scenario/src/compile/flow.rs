@@ -87,8 +87,7 @@ impl Compiler {
                 self.transaction(name, (*includes_waits, *hides_requests), nodes, depth)?;
             }
             NodeAction::Outcome { passed, transaction } => {
-                let label = transaction.as_ref().map(|name| self.label(name, LabelKind::Transaction));
-                self.emit(Instruction::Outcome(label, *passed));
+                self.emit(Instruction::Outcome(transaction.as_deref().map(Box::from), *passed));
             }
             NodeAction::Wait { wait } => {
                 let wait = self.wait(wait)?;

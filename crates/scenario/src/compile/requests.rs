@@ -7,7 +7,7 @@ use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, Reques
 use super::state::{CompileError, Compiler};
 use crate::browser::html::selector::Selector;
 use crate::program::{
-    Body, BodyPart, Check, Embedded, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
+    Body, BodyPart, Check, Element, Embedded, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
 };
 use crate::search::regex;
 
@@ -26,6 +26,7 @@ impl Compiler {
         for header in &request.headers {
             headers.push((self.template(&header.name)?, self.template(&header.value)?));
         }
+        let element = request.element.as_ref().map(|element| self.element(element)).transpose()?;
         let basic = request.basic_credentials.as_ref();
         let basic =
             basic.map(|basic| Ok((self.template(&basic.user)?, self.template(&basic.password)?))).transpose()?;
@@ -52,6 +53,7 @@ impl Compiler {
             label,
             method: self.template(&request.method)?,
             url,
+            element,
             query: self.parameters(&request.query)?,
             headers,
             body: self.body(request.body.as_ref())?,
@@ -78,6 +80,15 @@ impl Compiler {
         compiled.is_constant = is_constant(&compiled);
         self.program.requests.push(compiled);
         Ok(self.program.requests.len() as u32 - 1)
+    }
+
+    fn element(&mut self, element: &ir::PageElement) -> Result<Element, CompileError> {
+        self.program.keeps_pages = true;
+        let mut has = Vec::new();
+        for one in &element.has {
+            has.push((self.template(&one.name)?, self.template(&one.value)?));
+        }
+        Ok(Element { kind: element.kind, has, number: self.expression(&element.number)? })
     }
 
     fn parameters(&mut self, parameters: &[ir::Parameter]) -> Result<Vec<Parameter>, CompileError> {
@@ -239,7 +250,8 @@ fn is_constant(request: &Request) -> bool {
         Body::Form(fields) => are_fixed(fields),
         Body::Multipart(_) => false,
     };
-    body && is_fixed(&request.method)
+    body && request.element.is_none()
+        && is_fixed(&request.method)
         && request.url.iter().all(is_fixed)
         && are_fixed(&request.query)
         && request.headers.iter().all(|(name, value)| is_fixed(name) && is_fixed(value))

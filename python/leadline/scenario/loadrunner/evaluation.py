@@ -141,6 +141,7 @@ class Evaluation(Output):
         left, right = self.evaluate(one.left), self.evaluate(one.right)
         if one.operator in ("==", "!=") and (null := self._null_test(left, right)) is not None:
             return null if one.operator == "!=" else negate(null)
+        left, right = (Value(Literal(0), "int") if one == NULL else one for one in (left, right))
         kinds = {left.kind, right.kind}
         if "char" in kinds:
             trees = tuple(_character_of(value) for value in (left, right))

@@ -13,6 +13,7 @@ from leadline.scenario.loadrunner.formats import format_values
 from leadline.scenario.loadrunner.templates import parts_of
 from leadline.scenario.loadrunner.values import Local, Value, number
 
+ZERO = Value(Literal(0), "int")
 TOKENS_LEFT = "strtok_rest"
 """The variable with the text that `strtok` has not read yet."""
 
@@ -55,7 +56,7 @@ class Functions(Evaluation):
         if not isinstance(known, Variable):
             self.names.learn(parameter, known)
         self.script.kept(call.name, call.place)
-        return Value(Literal(0), "int")
+        return ZERO
 
     def parameter_name(self, one: c.Expression) -> str:
         """The name of a parameter, which must be known now."""
@@ -73,6 +74,20 @@ class Functions(Evaluation):
         if not any(isinstance(one, str) for one in parts) and parts == parts_of(known) and parts:
             raise CannotRun("the text whose parameters it replaces is not known before the test begins", call.place)
         return Value(joined(parts), "text")
+
+    def eval_string_ext(self, call: c.FunctionCall) -> Value:
+        """`lr_eval_string_ext`: the text and its length into two variables."""
+        value = self.eval_string(c.FunctionCall(call.name, call.arguments[:1], call.place))
+        for target, own in zip(call.arguments[2:4], (value, Value(Call("length", (value.tree,)), "int")), strict=True):
+            while isinstance(target, c.Cast) or (isinstance(target, c.Unary) and target.operator == "&"):
+                target = target.operand
+            self.assign(target, own, call.place)
+        return ZERO
+
+    def host_name(self, call: c.FunctionCall) -> Value:
+        """`lr_get_host_name` and the like."""
+        self.script.changed(call.name, call.place, "its value is the text 'leadline'")
+        return Value(Literal("leadline"), "text")
 
     def _format(self, call: c.FunctionCall, at: int) -> Expression:
         pattern = parts_of(self.names.expand(self.text_of(call.arguments[at])))
@@ -232,7 +247,12 @@ class Functions(Evaluation):
 
     def list_length(self, call: c.FunctionCall) -> Value:
         """`lr_paramarr_len`."""
-        return Value(Variable(f"{self._list(call)}_matchNr"), "int")
+        name = self.parameter_name(call.arguments[0])
+        if name not in self.script.lists:
+            why = f"nothing saves the list '{name}' (Ord=ALL), so it is empty"
+            self.script.changed(call.name, call.place, why)
+            return Value(Literal(0), "int")
+        return Value(Variable(f"{name}_matchNr"), "int")
 
     def list_item(self, call: c.FunctionCall) -> Value:
         """`lr_paramarr_idx`."""
@@ -250,7 +270,8 @@ class Functions(Evaluation):
     def _list(self, call: c.FunctionCall) -> str:
         name = self.parameter_name(call.arguments[0])
         if name not in self.script.lists:
-            raise CannotRun(f"nothing saves the list '{name}'; register it with Ord=ALL", call.place)
+            self.script.changed(call.name, call.place, f"nothing saves the list '{name}' (Ord=ALL), so it is empty")
+            self.script.lists.add(name)
         return name
 
     def save_string(self, call: c.FunctionCall) -> Value:
@@ -327,7 +348,7 @@ class Functions(Evaluation):
         own.is_advanced = True
         own.is_used = True
         self.emit(call.place, next=own.source)
-        return Value(Literal(0), "int")
+        return ZERO
 
 
 def leading_number(tree: Expression, pattern: str) -> Expression:
@@ -344,7 +365,8 @@ def _in_class(character: str) -> str:
 
 _CLASSES = {"isdigit": "[0-9]", "isalpha": "[A-Za-z]", "isalnum": "[A-Za-z0-9]", "isspace": r"\s"}
 FUNCTIONS: dict[str, tuple[int, Callable[[Functions, c.FunctionCall], Value]]] = {
-    "lr_eval_string": (1, Functions.eval_string), "sprintf": (2, Functions.print_text),
+    "lr_eval_string": (1, Functions.eval_string), "lr_eval_string_ext": (4, Functions.eval_string_ext),
+    "lr_get_host_name": (0, Functions.host_name), "lr_get_master_host_name": (0, Functions.host_name), "sprintf": (2, Functions.print_text),
     "snprintf": (3, Functions.print_counted), "_snprintf": (3, Functions.print_counted),
     "lr_param_sprintf": (2, Functions.print_parameter), "strcpy": (2, Functions.copy), "strncpy": (3, Functions.copy),
     "memcpy": (3, Functions.copy), "strcat": (2, Functions.append), "strncat": (3, Functions.append),

@@ -155,10 +155,9 @@ class ParameterReader:
 
     def _table(self, leader: Parameter, followers: list[Parameter]) -> dict[str, Any]:
         """The rows of a table: the file itself, or, where rows are left out, their values."""
-        name = leader.section.text("Table") or leader.section.text("TableName")
+        name = _table_name(leader)
         if not name:
             raise CannotRun("it has no table; values of a database are not read")
-        name = name.replace("\\", "/")
         content = self._read_table(name)
         encoding = find_encoding(content, self._script.locale)
         text = content.decode(encoding, "replace").removeprefix("\ufeff")
@@ -167,7 +166,11 @@ class ParameterReader:
         rows = _rows(text, separator, is_quoted=is_quoted)
         if not rows:
             raise CannotRun(f"the table {name} is empty")
+        others = [one for one in followers if _table_name(one) != name]
+        followers = [one for one in followers if one not in others]
         columns = self._column_names(leader, followers, rows[0], name)
+        if others:
+            return self._joined(leader, others, columns, rows)
         start = int(leader.section.number("StartRow", 1))
         extra: dict[str, Any] = {"separator": "\\t" if separator == "\t" else separator} if separator != "," else {}
         extra |= {} if is_quoted else {"quoted": False}
@@ -179,6 +182,29 @@ class ParameterReader:
         if not body:
             raise CannotRun(f"StartRow is {start}, but the table {name} has {len(rows) - 1} rows")
         return {"rows": body, "columns": columns}
+
+    def _joined(
+        self, leader: Parameter, others: list[Parameter], columns: list[str], rows: list[list[str]]
+    ) -> dict[str, Any]:
+        """The rows of several tables of which the same line is taken: as many as the shortest one has."""
+        start = max(1, int(leader.section.number("StartRow", 1)))
+        wide = [[*row, *[""] * (len(columns) - len(row))][: len(columns)] for row in rows[start:]]
+        columns = list(columns)
+        for name in dict.fromkeys(map(_table_name, others)):
+            own = [one for one in others if _table_name(one) == name]
+            further = self._table(own[0], own)
+            if "rows" not in further:
+                text = self._read_table(name)
+                decoded = text.decode(find_encoding(text, self._script.locale), "replace").removeprefix("\ufeff")
+                separator = str(further.get("separator", ",")).replace("\\t", "\t")
+                table = _rows(decoded, separator, is_quoted="quoted" not in further)[1:]
+                width = len(further["columns"])
+                further["rows"] = [[*row, *[""] * (width - len(row))][:width] for row in table]
+            columns += further["columns"]
+            wide = [[*one, *two] for one, two in zip(wide, further["rows"], strict=False)]
+        if not wide:
+            raise CannotRun("one of its tables has no rows")
+        return {"rows": wide, "columns": columns}
 
     def _column_names(self, leader: Parameter, followers: list[Parameter], header: list[str], table: str) -> list[str]:
         names = [f"{leader.name}.{index}" for index in range(1, len(header) + 1)]
@@ -244,6 +270,10 @@ class ParameterReader:
                 one.place, **{"if": "iteration() > 0", "then": [made(one.place, **step)]}
             )  # fmt: skip
             self.steps.start.append(again)
+
+
+def _table_name(one: Parameter) -> str:
+    return (one.section.text("Table") or one.section.text("TableName")).replace("\\", "/")
 
 
 def _rows(text: str, separator: str, *, is_quoted: bool) -> list[list[str]]:

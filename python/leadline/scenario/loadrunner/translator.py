@@ -12,6 +12,7 @@ from leadline.scenario.expressions import Call, Expression, Literal, Variable, j
 from leadline.scenario.functions import template
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
+from leadline.scenario.loadrunner.functions import ZERO
 from leadline.scenario.loadrunner.jumps import Jumps, NativeLoop
 from leadline.scenario.loadrunner.searches import (
     REQUESTS,
@@ -32,7 +33,6 @@ from leadline.scenario.loadrunner.web import WEB
 MAX_INLINED = 30
 MAX_STATEMENTS = 60_000
 """Statements that are translated, those of a function once for each call."""
-ZERO = Value(Literal(0), "int")
 
 
 class Translator(Transactions, Jumps):
@@ -171,7 +171,12 @@ class Translator(Transactions, Jumps):
             if chosen is not None:
                 self.statement(chosen)
             return
-        branches = [self._branch(one.then, condition), self._branch(one.otherwise, negate(condition))]
+        before, headers = self.registered, self.session.next_headers
+        branches = []
+        for branch, holds in ((one.then, condition), (one.otherwise, negate(condition))):
+            self.registered, self.session.next_headers = before, dict(headers)
+            branches.append(self._branch(branch, holds))
+        self._after_branches(one, before, headers)
         (then, after_then, ended_then), (otherwise, after_otherwise, ended_otherwise) = branches
         self.names.known = {
             name: tree for name, tree in after_then.items() if after_otherwise.get(name) == tree
@@ -220,19 +225,39 @@ class Translator(Transactions, Jumps):
         self.depth += 1
         outer_last, self._is_last = self._is_last, False
         # What was registered before the choice is for the request in it, or for the one behind it.
-        is_for_branch = before.place is not None and has_request(one, self.script.functions)
+        is_for_branch = before.place is not None and self._has_request(one)
+        if is_for_branch and condition is None:
+            self.script.cannot("web_reg_...", before.place or one.place, "it is registered before a loop")
         if is_for_branch:
-            self.registered = before
-            before = dataclasses.replace(before)
+            self.registered = dataclasses.replace(before)
         self.statement(one)
         self._is_last = outer_last
         self.depth -= 1
         self.close_block(self.depth)
-        left, self.registered = self.registered, before
-        if is_for_branch:
-            return
-        if left.place is not None:
+        left, self.registered = self.registered, Registered() if is_for_branch and condition is None else before
+        if left.place is not None and not is_for_branch:
             self._register_if(left, condition, one.place)
+
+    def _has_request(self, one: c.Statement | None) -> bool:
+        return one is not None and has_request(one, {**self.script.actions, **self.script.functions})
+
+    def _after_branches(self, one: c.If, before: Registered, headers: dict[str, str]) -> None:
+        """What was registered before a choice is gone behind it, if each branch that goes on has sent a request."""
+        sent = [self._has_request(branch) for branch in (one.then, one.otherwise)]
+        ended = [branch is not None and is_ended(branch) for branch in (one.then, one.otherwise)]
+        if not any(sent):
+            self.session.next_headers = headers
+            return
+        is_used = all(own or end for own, end in zip(sent, ended, strict=True))
+        if is_used or all(end for own, end in zip(sent, ended, strict=True) if own):
+            goes_on = not all(own for own, end in zip(sent, ended, strict=True) if not end)
+            self.registered = before if goes_on else Registered()
+            self.session.next_headers = headers if goes_on else {}
+            return
+        if before.place is not None:
+            why = "it is registered before a choice of which one branch alone sends a request"
+            self.script.cannot("web_reg_...", before.place, why)
+        self.registered, self.session.next_headers = Registered(), {}
 
     def _register_if(self, left: Registered, condition: Expression | None, place: Place) -> None:
         """Checks that are registered under a condition: without it their text is empty, which every answer has."""

@@ -136,6 +136,28 @@ class Web(Answers):
         kind = native(item.get("contenttype", []))
         return part | {"value": value} | ({"type": kind} if kind else {})
 
+    def _follow(self, call: c.FunctionCall) -> None:
+        """`web_link`, `web_image`, `web_submit_form`: an element of the last page."""
+        given = self._arguments(call, is_named=True)
+        key, names = _ELEMENTS[call.name]
+        element: dict[str, Any] = {own: given.text(own) for own in names if given.text(own)}
+        ordinal = given.text("ordinal", default="1")
+        if ordinal != "1":
+            element["number"] = int(ordinal) if ordinal.isdecimal() else ordinal
+        fields = [native(item["name"]) for item in given.items if "name" in item]
+        if key == "submit" and not element:
+            element["fields"] = [one for one in fields if not one.endswith((".x", ".y"))]
+        if not element and key != "submit":
+            raise CannotRun(f"{call.name} needs one of {', '.join(name.title() + '=' for name in names)}", call.place)
+        request = made(call.place, name=native(given.name))
+        request[key] = element
+        request["_request"], request["_base"] = key, None
+        request["headers"] = {**self.session.headers, **self.session.next_headers}
+        self.session.next_headers = {}
+        if fields:
+            request["form"] = [_pair(item) for item in given.items if "name" in item]
+        self._finish(call, given, request)
+
     def _request(self, call: c.FunctionCall, given: Arguments, method: str, url: str) -> Made:
         """A request with what all requests have. Raises CannotRun."""
         url = url.strip()
@@ -195,7 +217,7 @@ class Web(Answers):
     def _resources(self, call: c.FunctionCall, given: Arguments, page: Made) -> None:
         """EXTRARES: resources that the page's script asks for, as many at once as a browser has connections."""
         key = page["_request"]
-        base = (page["_base"] or "") + page[key]
+        base = (page["_base"] or "") + page[key] if isinstance(page[key], str) else ""
         found: Steps = []
         for one in given.resources:
             if "url" not in one:
@@ -203,10 +225,14 @@ class Web(Answers):
             address = native(one["url"])
             url = address if address.startswith("${") else urljoin(base, address)
             origin, path = _split_url(url)
+            if not origin and not url.startswith("${"):
+                why = f"the resource {address[:60]} is left out: the URL of the page is not known before the test begins"
+                self.script.changed(call.name, call.place, why)
+                continue
             resource = made(call.place, get=path if origin else url, ok=ANY_STATUS)
             resource["_request"], resource["_base"] = "get", origin or None
             resource["headers"] = dict(self.session.headers)
-            if "referer" in one:
+            if native(one.get("referer", [])):
                 resource["headers"].setdefault("Referer", native(one["referer"]))
             found.append(resource)
         if len(found) == 1 or (found and self.session.concurrent is not None):
@@ -341,9 +367,14 @@ def _split_url(url: str) -> tuple[str, str]:
     return url[:length], path if path.startswith("/") else f"/{path}"
 
 
+_ELEMENTS = {
+    "web_link": ("link", ("text", "href", "name", "id")), "web_image": ("image", ("alt", "src", "name", "id")),
+    "web_submit_form": ("submit", ("action", "name", "id")),
+}  # fmt: skip
 _FORM = "application/x-www-form-urlencoded"
 _WEB = {
     "web_url": Web._url, "web_custom_request": Web._custom, "web_submit_data": Web._submit_data,
+    "web_link": Web._follow, "web_image": Web._follow, "web_submit_form": Web._follow,
     "web_add_header": Web._add_header, "web_add_auto_header": Web._add_auto_header,
     "web_remove_auto_header": Web._remove_auto_header, "web_revert_auto_header": Web._remove_auto_header,
     "web_add_cookie": Web._add_cookie, "web_add_cookie_ex": Web._add_cookie,

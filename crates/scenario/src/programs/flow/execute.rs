@@ -79,7 +79,7 @@ impl Flows {
                 bytes: (0, 0),
             }),
             Instruction::TransactionEnd => self.end_frame(user, now_ns),
-            Instruction::Outcome(wanted, passed) => set_outcome(user, *wanted, *passed),
+            Instruction::Outcome(wanted, passed) => set_outcome(program, user, wanted.as_deref(), *passed),
             Instruction::ShuffleNext => {
                 self.next_branch(user);
                 return Ok(None);

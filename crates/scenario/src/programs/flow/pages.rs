@@ -11,6 +11,7 @@ use super::records::{mark_failed, Instants};
 use super::{context, Effect, ExchangeEnd, Flows, Send};
 use crate::browser::cache::{with_fields, Lookup};
 use crate::browser::html::resources::{is_html, resources};
+use crate::compressed::decompressed;
 use crate::judge::Failure;
 use crate::outgoing::Outgoing;
 use crate::program::Request;
@@ -75,7 +76,8 @@ impl Flows {
         }
         let urls = resources(&String::from_utf8_lossy(body), &lane.url, rule.pattern.as_deref());
         let left = VecDeque::from(urls);
-        let page = Page { left, at_once: rule.at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
+        let page =
+            Page { left, at_once: rule.at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
         let id = lane.id;
         user.lanes.push(Lane { page: Some(Box::new(page)), ..lane });
         self.fetch(slot, user, id, now_ns);
@@ -127,6 +129,7 @@ impl Flows {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
         let mut view = context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let asked = url.clone();
         let made = render_next(&mut view, definition, before, Redirect { url, becomes_get: true });
         let mut outgoing = made.map_err(|fault| -> Failure { (fault.cause.into(), fault.detail) })?;
         if self.is_cached(user, definition, &mut outgoing, now_ns) {
@@ -134,12 +137,34 @@ impl Flows {
         }
         let id = self.exchange_number();
         let sent = definition.needs_request.then(|| outgoing.clone());
-        let lane =
-            Lane { parent: Some(page), ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent) };
+        let lane = Lane {
+            parent: Some(page),
+            asked,
+            ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent)
+        };
         user.lanes.push(lane);
         let send = Send { label: None, ..self.send(slot, id, definition, outgoing, now_ns) };
         self.effects.push_back(Effect::Send(Box::new(send)));
         Ok(true)
+    }
+
+    /// Keeps the page in a frame, and fetches what it names with the page around it.
+    pub(super) fn keep_frame(&self, user: &mut User, lane: &Lane, page: u32, end: &ExchangeEnd<'_>) {
+        if !self.program.keeps_pages || !(200..300).contains(&end.status) || !is_html(end.head) {
+            return;
+        }
+        let Ok(body) = decompressed(end.head, end.body) else { return };
+        let html = String::from_utf8_lossy(&body);
+        if !user.pages.add_frame(&lane.asked, &lane.url, &html) {
+            return;
+        }
+        let rule = &self.program.requests[lane.request as usize].embedded;
+        let pattern = rule.as_ref().and_then(|rule| rule.pattern.as_deref());
+        let urls = resources(&html, &lane.url, pattern);
+        let whole = user.lanes.iter_mut().find(|other| other.id == page);
+        if let Some(own) = whole.and_then(|whole| whole.page.as_mut()) {
+            own.left.extend(urls);
+        }
     }
 
     /// Takes the end of a resource of a page.

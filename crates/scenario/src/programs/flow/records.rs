@@ -9,7 +9,7 @@ use leadline_wire::scenario::SampleRule;
 use super::Flows;
 use crate::figures::{Age, End, Slow};
 use crate::judge::Failure;
-use crate::program::Request;
+use crate::program::{Program, Request};
 use crate::samples::{Sample, Samples};
 use crate::user::{Frame, Lane, User};
 
@@ -134,7 +134,15 @@ impl Flows {
     /// Ends the innermost frame in order: a transaction is recorded.
     pub(super) fn end_frame(&mut self, user: &mut User, now_ns: u64) {
         let Some(Frame::Transaction {
-            label, begun_ns, waited_ns, includes_waits, failed, outcome, requests, bytes, ..
+            label,
+            begun_ns,
+            waited_ns,
+            includes_waits,
+            failed,
+            outcome,
+            requests,
+            bytes,
+            ..
         }) = user.frames.pop()
         else {
             return;
@@ -205,11 +213,11 @@ fn count_in_transactions(user: &mut User, lane: &Lane, has_failed: bool) {
     }
 }
 
-/// Says whether the open transaction of a label, or the innermost one, has passed.
-pub(super) fn set_outcome(user: &mut User, wanted: Option<u32>, passed: bool) {
+/// Says whether the open transaction of a name, or the innermost one, has passed.
+pub(super) fn set_outcome(program: &Program, user: &mut User, wanted: Option<&str>, passed: bool) {
     for frame in user.frames.iter_mut().rev() {
         if let Frame::Transaction { label, outcome, .. } = frame {
-            if wanted.is_none_or(|wanted| wanted == *label) {
+            if wanted.is_none_or(|wanted| wanted == program.labels[*label as usize].name) {
                 *outcome = Some(passed);
                 return;
             }
