@@ -28,7 +28,13 @@ _MOST_LINES = 40
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A .jmx of JMeter, a .har, a script of LoadRunner (its folder or .usr) or a .lrs, or a scenario in YAML.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .jmx of JMeter, a .har, a script of LoadRunner (its folder or .usr) or a .lrs, or a scenario in YAML.",
+            show_default=False,
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; default: stdout.", metavar="FILE")
     ] = None,
@@ -49,7 +55,7 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Convert a scenario, a JMX or HAR file, or a script of LoadRunner to Leadline's format.
+    """Convert a scenario, JMX, HAR or LoadRunner file to Leadline's format.
 
     What was kept, what was dropped and what cannot run is listed on stderr, and in the file as comments.
     """

@@ -373,11 +373,15 @@ def _output(text: str | None) -> list[str | int]:
 
 
 def _embedded(rule: Embedded | None) -> Lowered | None:
-    return None if rule is None else {
-        "pattern": rule.match,
-        "at_once": rule.connections,
-        **({"may_fail": True} if rule.may_fail else {}),
-    }
+    return (
+        None
+        if rule is None
+        else {
+            "pattern": rule.match,
+            "at_once": rule.connections,
+            **({"may_fail": True} if rule.may_fail else {}),
+        }
+    )
 
 
 def _last(path: str | None) -> str:

@@ -120,7 +120,9 @@ class StepLowering:
     def _request_node(self, action: Lowered, step: s.RequestStep, node: Node) -> Lowered:
         name, element = step.name, step.element
         if name is None and element is not None:
-            shown = next((one for key in ("text", "name", "action", "alt", "src") if (one := getattr(element[1], key))), "")
+            shown = next(
+                (one for key in ("text", "name", "action", "alt", "src") if (one := getattr(element[1], key))), ""
+            )
             name = f"{element[0]} {shown}".strip()
         given = {"method": step.method_and_url[0]} if element is None else {}
         return self._node(action, node, name, self._tags(given, step.tags))

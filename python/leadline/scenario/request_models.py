@@ -36,7 +36,10 @@ Source = Annotated[
     str,
     AfterValidator(_checked_source),
     WithJsonSchema(
-        {"type": "string", "pattern": "^(body|answer|headers|request_headers|request_body|url|status|message|variable:.+)$"}
+        {
+            "type": "string",
+            "pattern": "^(body|answer|headers|request_headers|request_body|url|status|message|variable:.+)$",
+        }
     ),
 ]
 

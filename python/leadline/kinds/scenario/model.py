@@ -63,7 +63,10 @@ def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> 
     if external is None:
         raise ValueError("files cannot be read here")
     folder = text.folder if isinstance(text, PlanText) else Path()
-    path = find_scenario(folder / text)
+    try:
+        path = find_scenario(folder / text)
+    except PlanError as error:
+        raise ValueError(str(error)) from None
 
     def read_file(name: str) -> bytes:
         named = path.parent / name.replace("\\", "/")

@@ -18,7 +18,13 @@ COMMAND = Command(
     "          leadline scenario --example > my.yaml",
     position=7,
     rows=(
-        Option((), "A scenario in YAML, a .jmx or .har file, a .usr or its folder, or a .lrs.", type=Path, metavar="FILE", parameter="file"),
+        Option(
+            (),
+            "A scenario in YAML, a .jmx or .har file, a .usr or its folder, or a .lrs.",
+            type=Path,
+            metavar="FILE",
+            parameter="file",
+        ),
         Option(
             ("-J", "--param"),
             "Value of a parameter of the scenario, or of a JMeter property; repeatable.",

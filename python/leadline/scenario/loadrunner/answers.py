@@ -1,5 +1,4 @@
-"""What `web_reg_*` registers for the next request: values that are saved from its answer, and texts that it must have.
-"""
+"""What `web_reg_*` registers for the next request: values that are saved from its answer, and texts that it must have."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from leadline.scenario.loadrunner.arguments import Arguments, read_arguments
 from leadline.scenario.loadrunner.context import CannotRun, Steps, made
 from leadline.scenario.loadrunner.functions import Functions
 from leadline.scenario.loadrunner.templates import native
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 MAX_VALUE_BYTES = 1024
 """Values that `web_reg_save_param` finds at most, until `web_set_max_html_param_len` says otherwise."""
@@ -26,7 +25,7 @@ class Registered:
     extract: dict[str, dict[str, Any]] = field(default_factory=dict)
     check: list[dict[str, Any]] = field(default_factory=list)
     after: Steps = field(default_factory=list)
-    place: Place | None = None
+    place: SourceLine | None = None
     """Where the first of it is registered."""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leadline.scenario.conversion import Conversion, Made
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.settings import Settings
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 if TYPE_CHECKING:
     from leadline.scenario.loadrunner.parameters import Parameter
@@ -20,7 +19,7 @@ Steps = list[dict[str, Any]]
 class CannotRun(ValueError):
     """A part that has no native form; the message says why."""
 
-    def __init__(self, why: str, place: Place | None = None) -> None:
+    def __init__(self, why: str, place: SourceLine | None = None) -> None:
         super().__init__(why)
         self.place = place
 
@@ -47,21 +46,22 @@ class Script:
     """Names of parameters that statements save."""
     lists: set[str] = field(default_factory=set)
     """Those of them that are lists: `p_1`, `p_2` ... and `p_count`."""
-    read_file: Callable[[str], bytes] | None = None
+    counts: set[str] = field(default_factory=set)
+    """Those of them that are always whole numbers."""
 
-    def kept(self, what: str, place: Place) -> None:
+    def kept(self, what: str, place: SourceLine) -> None:
         """A part does in the native form what it did."""
         self.conversion.kept(what, place.line, place.file)
 
-    def changed(self, what: str, place: Place, why: str) -> None:
+    def changed(self, what: str, place: SourceLine, why: str) -> None:
         """A part is kept, with a difference."""
         self.conversion.changed(what, place.line, why, place.file)
 
-    def dropped(self, what: str, place: Place, why: str) -> None:
+    def dropped(self, what: str, place: SourceLine, why: str) -> None:
         """A part is left out, and has no effect on the requests."""
         self.conversion.dropped(what, place.line, why, place.file)
 
-    def cannot(self, what: str, place: Place, why: str) -> None:
+    def cannot(self, what: str, place: SourceLine, why: str) -> None:
         """A part has no native form: it stops the conversion, or is left out."""
         if self.skips:
             self.conversion.dropped(what, place.line, f"skipped: {why}", place.file)
@@ -81,7 +81,7 @@ class Script:
         return head in self.lists and (tail.isdecimal() or tail == "count")
 
 
-def made(place: Place, **entries: Any) -> Made:
+def made(place: SourceLine, **entries: Any) -> Made:
     """A native mapping with its place in the script."""
     found = Made(place.line, **entries)
     found.origin = place.file

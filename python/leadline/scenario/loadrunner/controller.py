@@ -18,7 +18,7 @@ from leadline.scenario.loadrunner.ini import read_number
 from leadline.scenario.loadrunner.schedule import Schedule, load_of, read_schedules
 from leadline.scenario.loadrunner.script import ADVICE, Reader, ReadScript, ScriptFiles, document, read_script
 from leadline.scenario.loadrunner.thinking import pace_steps
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 MAX_UP = 3
 """Folders above the scenario's own in which scripts are looked for."""
@@ -64,9 +64,7 @@ def is_controller(content: bytes) -> bool:
     return b"{ScenarioGeneralConfig" in head or b"{ScenarioPrivateConfig" in head or b"LoadRunner Controller" in head
 
 
-def read_lrs(
-    content: bytes, file: str, read_file: Reader | None, *, skips_scripts: bool
-) -> tuple[Node, Conversion]:
+def read_lrs(content: bytes, file: str, read_file: Reader | None, *, skips_scripts: bool) -> tuple[Node, Conversion]:
     """The scenario of a `.lrs`, and what became of its parts.
 
     Raises:
@@ -93,7 +91,7 @@ def read_lrs(
         names = {other.name.lower(): other.name for other in groups}
         if own.after:
             one.group["after"] = [names.get(name.lower(), name) for name in own.after]
-        pace = pace_steps(one.settings.pace, load.get("iterations"), Place(file, group.line))
+        pace = pace_steps(one.settings.pace, load.get("iterations"), SourceLine(file, group.line))
         one.group["flow"] = [*one.group["flow"], *pace]
         if own.has_batches:
             why = "users start and end evenly; the Controller starts and ends several at once"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from leadline.scenario.expressions import Call, Expression, Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 from leadline.scenario.loadrunner.values import Local, Names, Output, Value, negate, number, truth
 
 NULL = Value(Literal(None), "pointer")
@@ -178,7 +181,7 @@ class Evaluation(Output):
         value = self.evaluate(one.value)
         return self.assign(one.target, value, one.place)
 
-    def assign(self, target: c.Expression, value: Value, place: Place) -> Value:
+    def assign(self, target: c.Expression, value: Value, place: SourceLine) -> Value:
         """Give a variable, or a character of a text, a value."""
         if isinstance(target, c.Name):
             local = self.own_variable(target.name)
@@ -189,7 +192,7 @@ class Evaluation(Output):
             return self._assign_item(c.Item(target.operand, c.Number(0, place), place), value, place)
         raise CannotRun("what is assigned to is no variable")
 
-    def store(self, local: Local, value: Value, place: Place) -> Value:
+    def store(self, local: Local, value: Value, place: SourceLine) -> Value:
         """Give a variable a value."""
         tree = value.tree
         if local.kind in ("int", "float"):
@@ -198,6 +201,8 @@ class Evaluation(Output):
                 tree = Call("divide_whole", (tree, Literal(1)))
         elif local.kind == "text" and value.kind == "int" and tree == Literal(0):
             tree = Literal(None)
+        if local.kind in ("text", "pointer"):
+            tree = self.keep_random(place, tree)
         expanded = self.names.expand(tree)
         self.set(place, local.name, tree)
         if local.kind in ("text", "pointer"):
@@ -229,7 +234,7 @@ class Evaluation(Output):
                 break
         return made
 
-    def _assign_item(self, target: c.Item, value: Value, place: Place) -> Value:
+    def _assign_item(self, target: c.Item, value: Value, place: SourceLine) -> Value:
         assert isinstance(target.base, c.Name), "the caller has looked"
         local = self.own_variable(target.base.name)
         index = self.number_of(target.index)
@@ -342,7 +347,7 @@ _STRING_COMPARISONS = {
     "strcmp": "", "stricmp": "", "_stricmp": "", "strcmpi": "", "_strcmpi": "", "strcasecmp": "", "strncmp": "n",
     "strnicmp": "n", "_strnicmp": "n", "strncasecmp": "n",
 }  # fmt: skip
-_KINDS = {
+_KINDS: dict[type, Callable[[Evaluation, Any], Value]] = {
     c.Number: Evaluation._number, c.Text: Evaluation._text, c.Character: Evaluation._character,
     c.Name: Evaluation._name, c.FunctionCall: Evaluation._call, c.Unary: Evaluation._unary,
     c.Binary: Evaluation._binary, c.Assignment: Evaluation._assignment, c.Step: Evaluation._step,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.scenario.loadrunner import syntax as c
-from leadline.scenario.loadrunner.tokens import CSyntaxError, Place, Token
+from leadline.scenario.loadrunner.tokens import CSyntaxError, SourceLine, Token
 
 MAX_NESTED = 120
 
@@ -25,7 +25,7 @@ class ExpressionParser:
         token = self._token(ahead)
         return "" if token.kind in ("string", "char") else token.text
 
-    def place(self) -> Place:
+    def place(self) -> SourceLine:
         """The place of the next token."""
         return self._token(0).place
 
@@ -193,7 +193,7 @@ class ExpressionParser:
             return inner
         raise self.error(f"a value is missing before {self.text()!r}")
 
-    def _named(self, place: Place) -> c.Expression:
+    def _named(self, place: SourceLine) -> c.Expression:
         name = self.take_name()
         if name == "sizeof":
             return self._size(place)
@@ -207,7 +207,7 @@ class ExpressionParser:
                 raise self.error(f"',' is missing before {found!r} in {name}(...)")
         return c.FunctionCall(name, tuple(arguments), place)
 
-    def _size(self, place: Place) -> c.Expression:
+    def _size(self, place: SourceLine) -> c.Expression:
         if self.take("("):
             if self.is_type():
                 self.type_of()

@@ -11,7 +11,7 @@ from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.evaluation import NULL, Evaluation
 from leadline.scenario.loadrunner.formats import format_values
 from leadline.scenario.loadrunner.templates import parts_of
-from leadline.scenario.loadrunner.values import Local, Value, number
+from leadline.scenario.loadrunner.values import Local, Value, is_changing, number
 
 ZERO = Value(Literal(0), "int")
 TOKENS_LEFT = "strtok_rest"
@@ -50,10 +50,11 @@ class Functions(Evaluation):
 
     def save(self, call: c.FunctionCall, name: c.Expression, tree: Expression) -> Value:
         """Give a parameter a value."""
-        known = self.names.expand(tree)
         parameter = self.parameter_name(name)
+        tree = self.keep_random(call.place, tree) if isinstance(tree, Call) and tree.function == "concat" else tree
+        known = self.names.expand(tree)
         self.set(call.place, parameter, tree)
-        if not isinstance(known, Variable):
+        if not (isinstance(known, Variable) or is_changing(known)):
             self.names.learn(parameter, known)
         self.script.kept(call.name, call.place)
         return ZERO
@@ -142,7 +143,9 @@ class Functions(Evaluation):
     def integer(self, call: c.FunctionCall) -> Value:
         """`atoi`: the number that a text begins with, else 0."""
         value = self.evaluate(call.arguments[0])
-        if isinstance(value.tree, Variable) and value.tree.name.endswith("_matchNr"):
+        if isinstance(value.tree, Variable) and (
+            value.tree.name.endswith("_matchNr") or value.tree.name in self.script.counts
+        ):
             return Value(value.tree, "int")
         return Value(leading_number(value.tree, r"^\s*([+-]?\d{1,15})"), "int")
 
@@ -256,18 +259,18 @@ class Functions(Evaluation):
 
     def list_item(self, call: c.FunctionCall) -> Value:
         """`lr_paramarr_idx`."""
-        name, index = self._list(call), self.number_of(call.arguments[1])
+        name, index = self._list_name(call), self.number_of(call.arguments[1])
         if isinstance(index, Literal):
             return Value(Variable(f"{name}_{index.value}"), "text")
         return Value(Call("var", (Call("concat", (Literal(f"{name}_"), index)),)), "text")
 
     def list_random(self, call: c.FunctionCall) -> Value:
         """`lr_paramarr_random`."""
-        name = self._list(call)
+        name = self._list_name(call)
         index = Call("random", (Literal(1), Call("max", (Literal(1), Variable(f"{name}_matchNr")))))
         return Value(Call("var", (Call("concat", (Literal(f"{name}_"), index)),)), "text")
 
-    def _list(self, call: c.FunctionCall) -> str:
+    def _list_name(self, call: c.FunctionCall) -> str:
         name = self.parameter_name(call.arguments[0])
         if name not in self.script.lists:
             self.script.changed(call.name, call.place, f"nothing saves the list '{name}' (Ord=ALL), so it is empty")

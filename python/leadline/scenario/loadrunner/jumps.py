@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from leadline.scenario.expressions import Literal, Variable
 from leadline.scenario.loadrunner.context import CannotRun
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 from leadline.scenario.loadrunner.values import Output
 
 
@@ -30,11 +30,9 @@ class Jumps(Output):
 
     loops: list[NativeLoop]
 
-    def jump(self, kind: str, place: Place) -> None:
+    def jump(self, kind: str, place: SourceLine) -> None:
         """`break`, `continue` or `return`, as far as loops are open for it. Raises CannotRun."""
-        target = next(
-            (at for at in range(len(self.loops) - 1, -1, -1) if self._is_end(self.loops[at], kind)), None
-        )
+        target = next((at for at in range(len(self.loops) - 1, -1, -1) if self._is_end(self.loops[at], kind)), None)
         if target is None:
             raise CannotRun(f"'{kind}' has nothing to end here", place)
         if target == len(self.loops) - 1:
@@ -56,7 +54,7 @@ class Jumps(Output):
     def _stop(self, loop: NativeLoop, kind: str) -> str:
         return "pass" if kind == "continue" and loop.goes_on else "loop"
 
-    def leave(self, loop: NativeLoop, place: Place) -> None:
+    def leave(self, loop: NativeLoop, place: SourceLine) -> None:
         """After a loop: go on with the jumps that lead further out."""
         for flag, kind in loop.pending:
             outer = self.loops[-1]

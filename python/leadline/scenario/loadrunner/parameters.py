@@ -15,7 +15,7 @@ from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.encodings import find_encoding
 from leadline.scenario.loadrunner.ini import Section, read_ini
 from leadline.scenario.loadrunner.numbers import format_integer
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Parameter:
 
     name: str
     section: Section
-    place: Place
+    place: SourceLine
     renewed: str
     """When it has a new value: iteration, occurrence or once."""
     source: str | None = None
@@ -47,7 +47,7 @@ def read_parameters(text: str, file: str) -> dict[str, Parameter]:
         name = section.text("ParamName") or title.partition(":")[2]
         renewed = section.text("GenerateNewVal").lower().replace(" ", "")
         known = {"eachoccurrence": "occurrence", "occurrence": "occurrence", "once": "once"}
-        found[name] = Parameter(name, section, Place(file, section.line), known.get(renewed, "iteration"))
+        found[name] = Parameter(name, section, SourceLine(file, section.line), known.get(renewed, "iteration"))
     return found
 
 
@@ -161,7 +161,9 @@ class ParameterReader:
         content = self._read_table(name)
         encoding = find_encoding(content, self._script.locale)
         text = content.decode(encoding, "replace").removeprefix("\ufeff")
-        separator = _SEPARATORS.get(leader.section.text("Delimiter", ",").lower(), leader.section.text("Delimiter", ","))
+        separator = _SEPARATORS.get(
+            leader.section.text("Delimiter", ",").lower(), leader.section.text("Delimiter", ",")
+        )
         is_quoted = '"' in text and len(separator) == 1
         rows = _rows(text, separator, is_quoted=is_quoted)
         if not rows:
@@ -232,7 +234,10 @@ class ParameterReader:
             offset = int(section.number("Offset", 0)) * 1000
             return Call("date", (Literal(pattern), *((Literal(offset),) if offset else ())))
         if kind in ("unique", "uniqueno", "uniquenumber"):
-            start, block = int(section.number("Start", 1)), int(section.number("Number", section.number("BlockSize", 100)))
+            start, block = (
+                int(section.number("Start", 1)),
+                int(section.number("Number", section.number("BlockSize", 100))),
+            )
             own = Call("multiply", (Call("subtract", (Call("user"), Literal(1))), Literal(max(block, 1))))
             count = Call("user_counter", (Literal(one.name), Literal(start)))
             return format_integer(section.text("Format", "%d"), Call("add", (own, count)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.expression_parser import ExpressionParser
-from leadline.scenario.loadrunner.tokens import CSyntaxError, Place, Token
+from leadline.scenario.loadrunner.tokens import CSyntaxError, SourceLine, Token
 
 MAX_DEPTH = 60
 
 
 def parse(tokens: list[Token], file: str) -> c.Unit:
     """The functions and declarations of a file's tokens."""
-    end = tokens[-1].place if tokens else Place(file, 1)
+    end = tokens[-1].place if tokens else SourceLine(file, 1)
     return _Parser([*tokens, Token("end", "", end)]).unit()
 
 
@@ -173,7 +173,7 @@ class _Parser(ExpressionParser):
         pointers = stars + (1 if is_buffer or (kind == "char" and dimensions > 1) else 0)
         return c.Declaration(_value_kind(kind, pointers), name, is_array, value, place)
 
-    def read_if(self, place: Place) -> c.Statement:
+    def read_if(self, place: SourceLine) -> c.Statement:
         """`if` and its branches."""
         self.need("(")
         condition = self.expression()
@@ -182,14 +182,14 @@ class _Parser(ExpressionParser):
         otherwise = self._statement() if self.take("else") else None
         return c.If(condition, then, otherwise, place)
 
-    def read_while(self, place: Place) -> c.Statement:
+    def read_while(self, place: SourceLine) -> c.Statement:
         """`while`."""
         self.need("(")
         condition = self.expression()
         self.need(")")
         return c.Loop(condition, self._statement(), None, False, place)
 
-    def read_do(self, place: Place) -> c.Statement:
+    def read_do(self, place: SourceLine) -> c.Statement:
         """`do ... while`."""
         body = self._statement()
         self.need("while")
@@ -199,7 +199,7 @@ class _Parser(ExpressionParser):
         self.take(";")
         return c.Loop(condition, body, None, True, place)
 
-    def read_for(self, place: Place) -> c.Statement:
+    def read_for(self, place: SourceLine) -> c.Statement:
         """`for`: what it begins with stands before the loop."""
         self.need("(")
         start: list[c.Statement] = []
@@ -216,7 +216,7 @@ class _Parser(ExpressionParser):
         loop = c.Loop(condition, self._statement(), following, False, place)
         return c.Block((*start, loop), place) if start else loop
 
-    def read_switch(self, place: Place) -> c.Statement:
+    def read_switch(self, place: SourceLine) -> c.Statement:
         """`switch` and its cases."""
         self.need("(")
         value = self.expression()
@@ -242,14 +242,14 @@ class _Parser(ExpressionParser):
                 raise self.error("a statement before the first case")
         return c.Switch(value, tuple((tuple(values), tuple(body)) for values, body in cases), place)
 
-    def read_jump(self, place: Place) -> c.Statement:
+    def read_jump(self, place: SourceLine) -> c.Statement:
         """`break`, `continue` or `return`."""
         word = self.text(-1)
         value = None if word != "return" or self.text() == ";" else self.expression()
         self.need(";")
         return c.Jump(word, value, place)
 
-    def refuse(self, place: Place) -> c.Statement:
+    def refuse(self, place: SourceLine) -> c.Statement:
         """Raises CSyntaxError: the statement has no native form."""
         raise CSyntaxError(f"'{self.text(-1)}' has no native form", place)
 
@@ -260,8 +260,6 @@ def _value_kind(kind: str, stars: int) -> str:
     if stars:
         return "pointer" if kind == "void" else f"{kind} *"
     return kind
-
-
 
 
 _STATEMENTS = {

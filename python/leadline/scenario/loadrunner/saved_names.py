@@ -1,5 +1,4 @@
-"""Finds the parameters that a script saves, before its statements are read: `{name}` is a parameter only if it is one.
-"""
+"""Finds the parameters that a script saves, before its statements are read: `{name}` is a parameter only if it is one."""
 
 from __future__ import annotations
 
@@ -32,6 +31,7 @@ def _find_registered(script: Script, call: c.FunctionCall) -> None:
         key = key.strip().lower()
         if key in ("paramname", "savecount"):
             name = value
+            script.counts |= {value} if key == "savecount" else set()
         elif key in ("ord", "ordinal", "instance", "selectall"):
             is_list = value.strip().lower() in ("all", "yes")
     if name:

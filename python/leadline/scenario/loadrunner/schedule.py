@@ -118,7 +118,7 @@ def _number(text: str | None) -> float:
 
 
 def load_of(schedule: Schedule, share: float, users: int, iterations: int) -> dict[str, Any]:
-    """The native load of a group with its share of the users, which are so many."""
+    """The native load of a group with its share of the users, which number `users`."""
     load: dict[str, Any]
     ups = [change for change in schedule.changes if change.users > 0]
     if schedule.is_until_complete:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -21,9 +21,9 @@ from leadline.scenario.loadrunner.ini import Section, read_ini
 from leadline.scenario.loadrunner.parameters import ParameterReader, read_parameters
 from leadline.scenario.loadrunner.parser import parse
 from leadline.scenario.loadrunner.saved_names import find_saved
-from leadline.scenario.loadrunner.settings import Block, Settings, read_settings
+from leadline.scenario.loadrunner.settings import Block, Settings, ThinkTime, read_settings
 from leadline.scenario.loadrunner.thinking import pace_steps
-from leadline.scenario.loadrunner.tokens import CSyntaxError, Place, Preprocessor
+from leadline.scenario.loadrunner.tokens import CSyntaxError, SourceLine, Preprocessor
 from leadline.scenario.loadrunner.translator import Translator
 
 ADVICE = "change it, or leave out what cannot run with --scripts skip (in a plan: scripts: skip)"
@@ -120,6 +120,9 @@ def read_script(files: ScriptFiles, conversion: Conversion, *, skips_scripts: bo
     _refuse_kind(files.usr, general)
     names = [name for name in actions.names if name not in ("vuser_init", "vuser_end")]
     settings = _settings(files, usr, general, names)
+    if files.cfg is None:
+        # VuGen writes NOTHINK into its own settings, whatever the test will be.
+        settings = replace(settings, think_time=ThinkTime())
     script = Script(files.usr, conversion, skips_scripts, settings, locale=general.text("ScriptLocale"))
     script.braces = (general.text("ParamLeftBrace", "{") or "{", general.text("ParamRightBrace", "}") or "}")
     declared = _read_actions(files, script, usr, actions)
@@ -133,7 +136,9 @@ def _refuse_kind(file: str, general: Section) -> None:
     language = general.text("ScriptLanguage", "C").lower()
     kind = general.text("Type")
     if language not in ("c", "") or kind.lower() in ("java", "java_vuser", "vb", "vbs", "javascript", "dotnet"):
-        raise PlanError(file, general.line, f"the script is in {language if language not in ('c', '') else kind}, not C")
+        raise PlanError(
+            file, general.line, f"the script is in {language if language not in ('c', '') else kind}, not C"
+        )
 
 
 def _settings(files: ScriptFiles, usr: dict[str, Section], general: Section, names: list[str]) -> Settings:
@@ -212,7 +217,7 @@ def _read_parameters(files: ScriptFiles, script: Script, general: Section) -> No
         text = decode(files.read(name), script.locale)
     except ValueError:
         why = f"the file of parameters, {name}, is missing"
-        script.changed("ParameterFile", Place(script.file, general.line), why)
+        script.changed("ParameterFile", SourceLine(script.file, general.line), why)
         return
     script.parameters = read_parameters(text, files.shown(name))
 
@@ -242,7 +247,7 @@ class _Group:
     def read(self, file: str) -> ReadScript:
         """The group, without its load."""
         script, settings = self._script, self._script.settings
-        place = Place(file, 1)
+        place = SourceLine(file, 1)
         init = self._section("vuser_init") if "vuser_init" in script.actions else []
         flow = self._run(settings.run, place)
         end = self._section("vuser_end") if "vuser_end" in script.actions else []
@@ -277,7 +282,7 @@ class _Group:
         found = {name: first for name, first in self._translator.names.first.items() if name in used}
         for name in sorted(self._script.saved - set(self._script.parameters)):
             if name in used and name not in self._script.lists:
-                found[name] = f"{opening}{name}{closing}"
+                found[name] = "0" if name in self._script.counts else f"{opening}{name}{closing}"
         for name in sorted(self._script.lists):
             if f"{name}_matchNr" in used:
                 found[f"{name}_matchNr"] = "0"
@@ -291,7 +296,7 @@ class _Group:
             return [made(place, transaction=f"{name}_Transaction", steps=steps)]
         return steps
 
-    def _run(self, block: Block, place: Place) -> Steps:
+    def _run(self, block: Block, place: SourceLine) -> Steps:
         """The steps of a block of actions."""
         parts: list[tuple[float, Steps]] = []
         for one in block.actions:
@@ -352,5 +357,5 @@ def _own_load(read: ReadScript, conversion: Conversion, parameters: Mapping[str,
     if "ramp" in parameters:
         load["ramp"] = parameters["ramp"]
     conversion.changed("load", None, f"there is no Controller's scenario: {note}")
-    read.group["flow"] = [*read.group["flow"], *pace_steps(settings.pace, last, Place(conversion.file, 1))]
+    read.group["flow"] = [*read.group["flow"], *pace_steps(settings.pace, last, SourceLine(conversion.file, 1))]
     return load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Number:
     """A number."""
 
     value: int | float
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Text:
     """A string; neighbouring ones are joined."""
 
     value: str
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Character:
     """A character."""
 
     value: str
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Name:
     """The name of a variable, a constant of LoadRunner or a function."""
 
     name: str
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class FunctionCall:
 
     name: str
     arguments: tuple[Expression, ...]
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Unary:
 
     operator: str
     operand: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Binary:
     operator: str
     left: Expression
     right: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Assignment:
 
     target: Expression
     value: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Step:
     target: Expression
     amount: int
     is_prefix: bool
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Conditional:
     condition: Expression
     then: Expression
     otherwise: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Item:
 
     base: Expression
     index: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Cast:
 
     kind: str
     operand: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ItemList:
     """`{a, b}`."""
 
     items: tuple[Expression, ...]
-    place: Place
+    place: SourceLine
 
 
 Expression = (
@@ -137,7 +137,7 @@ class Declaration:
     is_array: bool
     """Whether it is an array, beside a buffer of characters."""
     value: Expression | None
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Evaluation:
     """An expression as a statement."""
 
     value: Expression
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Block:
     """Statements in braces, or several declarations of one statement."""
 
     statements: tuple[Statement, ...]
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class If:
     condition: Expression
     then: Statement
     otherwise: Statement | None
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Loop:
     next: Expression | None
     """What `for` does after each pass."""
     is_tested_last: bool
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Switch:
 
     value: Expression
     cases: tuple[tuple[tuple[Expression, ...], tuple[Statement, ...]], ...]
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Jump:
 
     kind: str
     value: Expression | None
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Unread:
     """A statement that is not understood; it is refused where it would be executed."""
 
     why: str
-    place: Place
+    place: SourceLine
 
 
 Statement = Declaration | Evaluation | Block | If | Loop | Switch | Jump | Unread
@@ -215,7 +215,7 @@ class Function:
     name: str
     parameters: tuple[tuple[str, str], ...]
     body: Block
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)

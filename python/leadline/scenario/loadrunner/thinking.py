@@ -5,10 +5,10 @@ from __future__ import annotations
 from leadline.scenario.expressions import Call, Expression, Literal, show
 from leadline.scenario.loadrunner.context import Steps, made
 from leadline.scenario.loadrunner.settings import Pace, ThinkTime
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 
-def think_steps(rule: ThinkTime, seconds: Expression, place: Place) -> Steps:
+def think_steps(rule: ThinkTime, seconds: Expression, place: SourceLine) -> Steps:
     """The wait of a recorded think time, as the settings change it; none if they leave it out."""
     if rule.kind == "none" or seconds == Literal(0):
         return []
@@ -22,7 +22,7 @@ def think_steps(rule: ThinkTime, seconds: Expression, place: Place) -> Steps:
     return [made(place, wait=_text(seconds))]
 
 
-def pace_steps(pace: Pace, iterations: int | None, place: Place) -> Steps:
+def pace_steps(pace: Pace, iterations: int | None, place: SourceLine) -> Steps:
     """The wait at the end of an iteration, before the next one; after the last one there is none."""
     if pace.kind == "asap" or (pace.low_s <= 0 and pace.high_s <= 0):
         return []

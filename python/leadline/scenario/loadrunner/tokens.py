@@ -14,7 +14,7 @@ _MAX_REPLACED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line of a file."""
 
     file: str
@@ -28,13 +28,13 @@ class Token:
     kind: str
     """name, number, string, char, operator, bad or end."""
     text: str
-    place: Place
+    place: SourceLine
 
 
 class CSyntaxError(ValueError):
     """A text that is not C as it is read here."""
 
-    def __init__(self, why: str, place: Place) -> None:
+    def __init__(self, why: str, place: SourceLine) -> None:
         super().__init__(why)
         self.place = place
 
@@ -107,7 +107,7 @@ class _Reader:
     def _add(self, kind: str, text: str) -> None:
         if self._skipped:
             return
-        place = Place(self._file, self._line)
+        place = SourceLine(self._file, self._line)
         if len(self._found) >= MAX_TOKENS:
             raise CSyntaxError(f"more than {MAX_TOKENS} tokens are too many", place)
         if kind in ("string", "char"):
@@ -128,7 +128,7 @@ class _Reader:
         return found
 
     def _directive(self, name: str, rest: str) -> None:
-        rest = _COMMENT.sub(" ", rest.replace("\\\n", " ")).strip()
+        rest = _COMMENT.sub(lambda found: found[1] or " ", rest.replace("\\\n", " ")).strip()
         if name in ("if", "ifdef", "ifndef"):
             is_read = not self._skipped and self._holds(name, rest)
             self._open.append(is_read)
@@ -193,7 +193,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.|\n)", re.S)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/", re.S)
+"""A comment, or a string, in which there is none."""
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*(\w+)((?:\\\n|/\*.*?\*/|[^\n])*)(?:\n|\Z)", re.S)
 _TOKEN = re.compile(
     r"(?P<line>\\?\n)|(?P<blank>[ \t\f\v\ufeff\xa0]+)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from leadline.scenario.expressions import Call, Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Steps, made
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 from leadline.scenario.loadrunner.values import Value
 from leadline.scenario.loadrunner.web import Web
 
@@ -21,7 +21,7 @@ class OpenTransaction:
     """The steps that it stands in."""
     depth: int
     """The depth of its block."""
-    place: Place
+    place: SourceLine
     is_ended: bool = False
     """Whether it has ended in all branches of a choice, and is closed behind it."""
 
@@ -36,7 +36,7 @@ class Transactions(Web):
 
     def start_transaction(self, call: c.FunctionCall) -> Value:
         """`lr_start_transaction`."""
-        name = self._name(call)
+        name = self._transaction_name(call)
         if any(one.name == name for one in self.opened):
             self.script.changed(call.name, call.place, f"the transaction '{name}' is open already")
             return Value(Literal(0), "int")
@@ -49,7 +49,7 @@ class Transactions(Web):
         self.script.kept(call.name, call.place)
         return Value(Literal(0), "int")
 
-    def _name(self, call: c.FunctionCall) -> str:
+    def _transaction_name(self, call: c.FunctionCall) -> str:
         if not call.arguments:
             raise CannotRun("the name of the transaction is missing", call.place)
         tree = self.names.expand(self.text_of(call.arguments[0]))
@@ -64,7 +64,7 @@ class Transactions(Web):
 
     def end_transaction(self, call: c.FunctionCall) -> Value:
         """`lr_end_transaction`."""
-        name = self._name(call)
+        name = self._transaction_name(call)
         status = call.arguments[1] if len(call.arguments) > 1 else c.Name("LR_AUTO", call.place)
         own = next((one for one in self.opened if one.name == name), None)
         if own is None:
@@ -100,7 +100,7 @@ class Transactions(Web):
                 self.script.changed("lr_start_transaction", own.place, why)
             self._close(own)
 
-    def _note_status(self, own: OpenTransaction, status: c.Expression, place: Place) -> None:
+    def _note_status(self, own: OpenTransaction, status: c.Expression, place: SourceLine) -> None:
         """The outcome that the script gives to a transaction."""
         known = status.name if isinstance(status, c.Name) else ""
         if known in ("LR_FAIL", "LR_STOP"):
@@ -121,7 +121,7 @@ class Transactions(Web):
     def _of(self, own: OpenTransaction) -> dict[str, str]:
         return {} if own is self.opened[-1] else {"of": own.name}
 
-    def _emit_outcome(self, own: OpenTransaction, outcome: str, place: Place) -> None:
+    def _emit_outcome(self, own: OpenTransaction, outcome: str, place: SourceLine) -> None:
         if outcome:
             self.emit(place, outcome=outcome, **self._of(own))
 
@@ -137,7 +137,7 @@ class Transactions(Web):
         """`lr_set_transaction_status_by_name`."""
         if len(call.arguments) < 2:
             raise CannotRun("status and name are needed", call.place)
-        name = self._name(c.FunctionCall(call.name, (call.arguments[1],), call.place))
+        name = self._transaction_name(c.FunctionCall(call.name, (call.arguments[1],), call.place))
         own = next((one for one in self.opened if one.name == name), None)
         if own is None:
             self.script.changed(call.name, call.place, f"the transaction '{name}' is not open here")
@@ -146,21 +146,21 @@ class Transactions(Web):
             self.script.kept(call.name, call.place)
         return Value(Literal(0), "int")
 
-    def fail_open(self, place: Place) -> None:
+    def fail_open(self, place: SourceLine) -> None:
         """All open transactions fail."""
         for own in self.opened:
             self._emit_outcome(own, "failed", place)
 
     def read_status(self, call: c.FunctionCall) -> Value:
         """`lr_get_transaction_status`: whether a request in an open transaction failed."""
-        return Value(Variable(self._variable(self._name(call), "status")), "int")
+        return Value(Variable(self._variable(self._transaction_name(call), "status")), "int")
 
     def read_duration(self, call: c.FunctionCall) -> Value:
         """`lr_get_transaction_duration`: seconds since an open transaction began."""
-        begun = Variable(self._variable(self._name(call), "begun"))
+        begun = Variable(self._variable(self._transaction_name(call), "begun"))
         return Value(Call("divide", (Call("subtract", (Call("now"), begun)), Literal(1000))), "float")
 
-    def after_request(self, place: Place) -> Steps:
+    def after_request(self, place: SourceLine) -> Steps:
         """Note the status of transactions whose status is read."""
         if self.session.concurrent is not None:
             return []

@@ -25,7 +25,7 @@ from leadline.scenario.loadrunner.searches import (
 from leadline.scenario.loadrunner.templates import native_value
 from leadline.scenario.loadrunner.thinking import think_steps
 from leadline.scenario.loadrunner.answers import REGISTERED, Registered
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 from leadline.scenario.loadrunner.transactions import READ_TRANSACTIONS, TRANSACTIONS, Transactions
 from leadline.scenario.loadrunner.values import Local, Names, Value, negate
 from leadline.scenario.loadrunner.web import WEB
@@ -178,9 +178,7 @@ class Translator(Transactions, Jumps):
             branches.append(self._branch(branch, holds))
         self._after_branches(one, before, headers)
         (then, after_then, ended_then), (otherwise, after_otherwise, ended_otherwise) = branches
-        self.names.known = {
-            name: tree for name, tree in after_then.items() if after_otherwise.get(name) == tree
-        }
+        self.names.known = {name: tree for name, tree in after_then.items() if after_otherwise.get(name) == tree}
         self._settle(one, ended_then, ended_otherwise)
         self.out += self.before_choice
         self.before_choice = []
@@ -203,9 +201,7 @@ class Translator(Transactions, Jumps):
                 why = f"the transaction '{own.name}' ends in one branch only; it goes on until it ends in all"
                 self.script.changed("lr_end_transaction", one.place, why)
 
-    def _branch(
-        self, one: c.Statement | None, condition: Expression
-    ) -> tuple[Steps, dict[str, Expression], set[str]]:
+    def _branch(self, one: c.Statement | None, condition: Expression) -> tuple[Steps, dict[str, Expression], set[str]]:
         """The steps of a branch, the texts that are known behind it, and the transactions that it has ended."""
         known = dict(self.names.known)
         with self.block() as steps:
@@ -259,7 +255,7 @@ class Translator(Transactions, Jumps):
             self.script.cannot("web_reg_...", before.place, why)
         self.registered, self.session.next_headers = Registered(), {}
 
-    def _register_if(self, left: Registered, condition: Expression | None, place: Place) -> None:
+    def _register_if(self, left: Registered, condition: Expression | None, place: SourceLine) -> None:
         """Checks that are registered under a condition: without it their text is empty, which every answer has."""
         is_plain = all("contains" in one and not one.get("invert") for one in left.check)
         if condition is None or left.extract or left.after or not is_plain:
@@ -274,7 +270,7 @@ class Translator(Transactions, Jumps):
         self.registered.check += left.check
         self.registered.place = self.registered.place or left.place
 
-    def _refuse_registered(self, place: Place) -> None:
+    def _refuse_registered(self, place: SourceLine) -> None:
         """What is registered for a request that does not follow in its block."""
         registered = self.registered
         if registered.place is None:
@@ -321,7 +317,7 @@ class Translator(Transactions, Jumps):
         if condition != Literal(True):
             self._stop_if(one.place, negate(condition))
 
-    def _stop_if(self, place: Place, condition: Expression) -> None:
+    def _stop_if(self, place: SourceLine, condition: Expression) -> None:
         if condition == Literal(True):
             self.emit(place, stop="loop")
             return
@@ -401,7 +397,7 @@ class Translator(Transactions, Jumps):
             found = same if found is None else Call("or", (found, same))
         return found
 
-    def _chain(self, place: Place, chain: list[tuple[Expression | None, Steps]]) -> None:
+    def _chain(self, place: SourceLine, chain: list[tuple[Expression | None, Steps]]) -> None:
         default: Steps = next((steps for condition, steps in chain if condition is None), [])
         rest = default
         for condition, steps in reversed([one for one in chain if one[0] is not None]):
@@ -475,7 +471,7 @@ class Translator(Transactions, Jumps):
             self.names.scopes = outer
         return ZERO if result is None else Value(Variable(result.name), result.kind)
 
-    def _argument(self, name: str, kind: str, value: Value, place: Place) -> Local:
+    def _argument(self, name: str, kind: str, value: Value, place: SourceLine) -> Local:
         if isinstance(value.tree, Literal):
             return Local(name, kind, value)
         local = Local(self.names.unique(name), kind if kind in ("int", "float", "text", "char") else "text")
@@ -523,7 +519,7 @@ class Translator(Transactions, Jumps):
                 self.script.cannot("return", error.place or last.place, str(error))
 
     def may_clear_cookies(self) -> bool:
-        """At the end of the iteration's last action, if it is the only one."""
+        """Whether the statement is the last one of an action and of no block."""
         if self._is_last and self.section != "vuser_init" and self.depth == 0:
             self.clears_cookies = True
             return True

@@ -13,7 +13,7 @@ from leadline.scenario.expressions import Call, Expression, Literal, Variable, s
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.templates import fill_in, native, native_value, parts_of
-from leadline.scenario.loadrunner.tokens import Place
+from leadline.scenario.loadrunner.tokens import SourceLine
 
 MAX_KNOWN = 400
 """Parts of a text that is known: each use of it repeats them."""
@@ -112,17 +112,17 @@ class Output:
         finally:
             self.out = outer
 
-    def emit(self, place: Place, **entries: Any) -> None:
+    def emit(self, place: SourceLine, **entries: Any) -> None:
         """Add a step."""
         self.out.append(made(place, **entries))
 
-    def emit_if(self, place: Place, condition: Expression, then: Steps, otherwise: Steps | None = None) -> None:
+    def emit_if(self, place: SourceLine, condition: Expression, then: Steps, otherwise: Steps | None = None) -> None:
         """Add a choice, if one of its branches has steps."""
         if then or otherwise:
             rest = {"else": otherwise} if otherwise else {}
             self.emit(place, **{"if": show(condition), "then": then, **rest})
 
-    def set(self, place: Place, name: str, tree: Expression) -> None:
+    def set(self, place: SourceLine, name: str, tree: Expression) -> None:
         """Give a variable a value."""
         if isinstance(tree, Literal) and tree.value is None:
             self.emit(place, set={name: None})
@@ -130,7 +130,17 @@ class Output:
             self.emit(place, set={name: native_value(tree)})
         self.names.forget(name)
 
-    def read_parameter(self, place: Place, name: str) -> None:
+    def keep_random(self, place: SourceLine, tree: Expression) -> Expression:
+        """A text in which values that differ each time they are computed are variables."""
+        if isinstance(tree, Call) and tree.function == "concat":
+            return Call("concat", tuple(self.keep_random(place, one) for one in tree.arguments))
+        if not is_changing(tree):
+            return tree
+        name = self.names.unique("value")
+        self.set(place, name, tree)
+        return Variable(name)
+
+    def read_parameter(self, place: SourceLine, name: str) -> None:
         """Note that a parameter is read; one that changes at each occurrence changes now."""
         own = self.script.parameters.get(name)
         if own is None or name in self.script.saved:
@@ -149,14 +159,19 @@ class Output:
             elif own.value is not None:
                 self.set(place, name, own.value)
 
-    def filled(self, place: Place, tree: Expression) -> list[str | Expression]:
+    def filled(self, place: SourceLine, tree: Expression) -> list[str | Expression]:
         """The parts of a text, with its parameters."""
         parts = parts_of(self.names.expand(tree))
         return list(fill_in(self.script, parts, lambda name: self.read_parameter(place, name)))
 
-    def filled_text(self, place: Place, text: str) -> str:
+    def filled_text(self, place: SourceLine, text: str) -> str:
         """A text with its parameters as a native template."""
         return native(self.filled(place, Literal(text)))
+
+
+def is_changing(tree: Expression) -> bool:
+    """Whether a value may differ each time it is computed."""
+    return isinstance(tree, Call) and (tree.function in _CHANGING or any(map(is_changing, tree.arguments)))
 
 
 def truth(value: Value) -> Expression:
@@ -198,6 +213,10 @@ def number(value: Value) -> Expression:
     raise CannotRun("a text is used as a number")
 
 
+_CHANGING = frozenset({
+    "random", "random_number", "random_text", "any_of", "uuid", "now", "now_s", "date", "counter", "user_counter",
+    "last_ok", "last_status", "last_body", "last_duration_ms",
+})  # fmt: skip
 _OPPOSITES = {
     "equal": "not_equal", "not_equal": "equal", "less": "greater_equal", "greater_equal": "less",
     "greater": "less_equal", "less_equal": "greater",

@@ -16,7 +16,7 @@ from leadline.scenario.loadrunner.arguments import Arguments, Entries
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.searches import REQUESTS
 from leadline.scenario.loadrunner.templates import native
-from leadline.scenario.loadrunner.tokens import Place, unescape
+from leadline.scenario.loadrunner.tokens import SourceLine, unescape
 from leadline.scenario.loadrunner.values import Names, Value
 from leadline.scenario.request_models import METHODS
 
@@ -36,7 +36,7 @@ class Session:
     checks: list[dict[str, Any]] = field(default_factory=list)
     timeout: str | None = None
     keeps_alive: bool = True
-    concurrent: Place | None = None
+    concurrent: SourceLine | None = None
     """Where requests that are sent together begin."""
     has_requests: bool = False
     cookies: list[Made] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Web(Answers):
             for one in given.entries["bodybinary"]
         ]
         texts = "".join(one for one in parts if isinstance(one, str))
-        if all(ord(character) < 0x80 and character.isprintable() or character in "\r\n\t" for character in texts):
+        if all((ord(character) < 0x80 and character.isprintable()) or character in "\r\n\t" for character in texts):
             request["body"] = native(parts)
         elif all(isinstance(one, str) for one in parts):
             content = b"".join(
@@ -210,7 +210,7 @@ class Web(Answers):
         self.out.append(request)
         self._resources(call, given, request)
 
-    def after_request(self, place: Place) -> Steps:
+    def after_request(self, place: SourceLine) -> Steps:
         """Steps after each request."""
         return []
 
@@ -226,7 +226,9 @@ class Web(Answers):
             url = address if address.startswith("${") else urljoin(base, address)
             origin, path = _split_url(url)
             if not origin and not url.startswith("${"):
-                why = f"the resource {address[:60]} is left out: the URL of the page is not known before the test begins"
+                why = (
+                    f"the resource {address[:60]} is left out: the URL of the page is not known before the test begins"
+                )
                 self.script.changed(call.name, call.place, why)
                 continue
             resource = made(call.place, get=path if origin else url, ok=ANY_STATUS)
