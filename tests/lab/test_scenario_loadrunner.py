@@ -1,5 +1,5 @@
-"""A script of LoadRunner against a small server, which keeps what it is asked for: a form with its hidden field, rows of a
-table, a loop over values of an answer, a link, the outcome of a transaction."""
+"""A script of LoadRunner against a small server, which keeps what it is asked for: a form and its hidden field, rows of
+a table, a loop over values of an answer, a link, the outcome of a transaction."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ class Pages(BaseHTTPRequestHandler):
                 site.cookies[self.headers.get("Cookie", "")] += 1
                 site.states += 1
                 form = (
-                    f"<form method=post action='/log%20in'><input type=hidden name=state value='s&amp;{site.states}'>"
+                    f"<img src=/missing.png><form method=post action='/log%20in'><input type=hidden name=state value='s&amp;{site.states}'>"
                     "<table><tr><td><input name=user><input name=password type=password></table></form>"
                 )
                 self._page(form, "visit=1")
+            elif self.path == "/missing.png":
+                self._page("none", None, 404)
             else:
                 self._page("<p>fine", "boot=1" if self.path == "/init" else None)
 
@@ -69,9 +71,9 @@ class Pages(BaseHTTPRequestHandler):
         rows = "".join(f"<li>{row}</li>" for row in ("r1", "r2", "r3"))
         self._page(f"Welcome {fields.get('user')} {rows}<a href='off?all=1'>Sign <b>off</b></a>", None)
 
-    def _page(self, html: str, cookie: str | None) -> None:
+    def _page(self, html: str, cookie: str | None, status: int = 200) -> None:
         content = f"<html><body>{html}</body></html>".encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(content)))
         if cookie is not None:
@@ -79,8 +81,8 @@ class Pages(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing."""
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -99,8 +101,10 @@ FILES = {
     'SelectNextRow="Sequential"\nGenerateNewVal="EachIteration"\n[parameter:word]\nType="Table"\nTable="users.dat"\n'
     'ColumnName="Col 2"\nSelectNextRow="Same line as user"\nDelimiter=","\n',
     "users.dat": "user,word\nada,analytical\nbob,engine\n",
-    "init.c": 'vuser_init() { web_url("init", "URL=http://127.0.0.1:PORT/init", "Mode=HTTP", LAST); return 0; }',
-    "end.c": 'vuser_end() { web_url("end", "URL=http://127.0.0.1:PORT/end", "Mode=HTTP", LAST); return 0; }',
+    # A value of the header fields.
+    "init.c": 'vuser_init() { web_reg_save_param("boot", "LB=boot=", "RB=\\r\\n", LAST);\n'
+    'web_url("init", "URL=http://127.0.0.1:PORT/init", "Mode=HTTP", LAST); return 0; }',
+    "end.c": 'vuser_end() { web_url("end", "URL=http://127.0.0.1:PORT/end/{boot}{long}", "Mode=HTTP", LAST); return 0; }',
     "default.usp": '[RunLogicRunRoot]\nRunLogicNumOfIterations="2"\nRunLogicActionOrder="Action"\n',
     "Action.c": """
 Action()
@@ -108,11 +112,15 @@ Action()
     int i;
     char first[20];
 
+    lr_start_transaction("whole");
     lr_start_transaction("visit");
     web_url("start", "URL=http://127.0.0.1:PORT/start", LAST);
     web_reg_find("Text=Welcome {user}", LAST);
+    web_set_max_html_param_len("10");
+    web_reg_save_param("long", "LB=Welcome ", "RB=<a", "NotFound=warning", LAST);
     web_reg_save_param("rows", "LB=<li>", "RB=</li>", "Ord=ALL", LAST);
-    web_submit_form("login", ITEMDATA, "Name=user", "Value={user}", ENDITEM, "Name=password", "Value={word}", ENDITEM, LAST);
+    web_submit_form("login", ITEMDATA, "Name=user", "Value={user}", ENDITEM,
+        "Name=password", "Value={word}", ENDITEM, LAST);
     web_link("off", "Text=Sign off", LAST);
     for (i = 1; i <= lr_paramarr_len("rows"); i++) {
         if (i == 2)
@@ -121,10 +129,12 @@ Action()
         web_url("row", "URL=http://127.0.0.1:PORT/row/{row}", "Mode=HTTP", LAST);
     }
     sprintf(first, "%s", lr_eval_string("{user}"));
-    if (strcmp(first, "bob") == 0)
+    if (strcmp(first, "bob") == 0) {
+        lr_set_transaction_status_by_name(LR_FAIL, "whole");
         lr_end_transaction("visit", LR_FAIL);
-    else
+    } else
         lr_end_transaction("visit", LR_PASS);
+    lr_end_transaction("whole", LR_AUTO);
     return 0;
 }
 """,
@@ -141,14 +151,15 @@ def test_script_sends_what_its_statements_say(site: Site, tmp_path: Path) -> Non
     visits = [f"POST /log%20in {user}" for user in ("ada analytical", "bob engine")]
     assert Counter(site.asked) == Counter({
         "GET /init": 2, "GET /start": 4, visits[0]: 2, visits[1]: 2, "GET /off?all=1": 4, "GET /row/r1": 4,
-        "GET /row/r3": 4, "GET /end": 2,
+        "GET /row/r3": 4, "GET /end/1": 2, "GET /missing.png": 4,
     })  # fmt: skip
     # Both iterations begin with the cookie of vuser_init alone.
     assert (site.cookies, site.refused) == (Counter({"boot=1": 4}), 0)
     labels = {one["name"]: one for one in json.loads(done.stdout)["scenario"]["labels"]}
-    assert (labels["visit"]["ended"], labels["visit"]["failed"]) == (4, 2)
-    assert labels["visit"]["errors"] == {"marked_failed": 2}
-    assert {name: one["failed"] for name, one in labels.items() if one["failed"]} == {"visit": 2}
+    for name in ("visit", "whole"):
+        assert (labels[name]["ended"], labels[name]["failed"]) == (4, 2)
+        assert labels[name]["errors"] == {"marked_failed": 2}
+    assert {name: one["failed"] for name, one in labels.items() if one["failed"]} == {"visit": 2, "whole": 2}
 
 
 def test_script_asks_for_its_users(tmp_path: Path) -> None:

@@ -277,13 +277,11 @@ fn url(context: &mut Context<'_>, request: &Request) -> Result<Url, Fault> {
     }
 }
 
+/// A URL, a body, and the body's type.
+type Submitted = (Url, Option<Vec<u8>>, Option<String>);
+
 /// Returns the URL of an element, and the body that its form has with the request's own fields.
-#[allow(clippy::type_complexity)]
-fn submitted(
-    context: &mut Context<'_>,
-    request: &Request,
-    chosen: Chosen,
-) -> Result<(Url, Option<Vec<u8>>, Option<String>), Fault> {
+fn submitted(context: &mut Context<'_>, request: &Request, chosen: Chosen) -> Result<Submitted, Fault> {
     let Some(mut fields) = chosen.fields else { return Ok((chosen.url, None, None)) };
     if let Body::Form(own) = &request.body {
         let mut given: Vec<(String, String)> = Vec::new();

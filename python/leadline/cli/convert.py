@@ -31,7 +31,7 @@ def command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A .jmx of JMeter, a .har, a script of LoadRunner (its folder or .usr) or a .lrs, or a scenario in YAML.",
+            help="A .jmx, a .har, a script of LoadRunner (its folder or .usr), a .lrs, or a scenario in YAML.",
             show_default=False,
         ),
     ],
@@ -55,7 +55,7 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Convert a scenario, JMX, HAR or LoadRunner file to Leadline's format.
+    """Convert JMX, HAR and LoadRunner files to Leadline's format.
 
     What was kept, what was dropped and what cannot run is listed on stderr, and in the file as comments.
     """

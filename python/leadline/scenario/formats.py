@@ -1,4 +1,4 @@
-"""Which format a scenario's file has, and its tree: native YAML, JMeter's plans, HAR files, LoadRunner's scripts. Pure."""
+"""Which format a scenario's file has, and its tree: native YAML, JMeter's, LoadRunner's and HAR files. Pure."""
 
 from __future__ import annotations
 

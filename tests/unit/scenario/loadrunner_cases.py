@@ -1,7 +1,8 @@
 """The cases of `tests/corpus/loadrunner`: a script in sections, and what it becomes.
 
-A case begins with its description. A line `--- NAME` begins a file of the script; `--- expected` what the scenario has, by
-keys of its only group or of the whole document. `refused` has the parts that cannot run, `changed` and `dropped` those.
+A case begins with its description. A line `--- NAME` begins a file of the script; `--- expected` what it
+becomes, by keys of its only group or of the whole document.
+`refused` has the parts that cannot run, `changed` and `dropped` those.
 """
 
 from __future__ import annotations

@@ -153,9 +153,7 @@ impl Page {
         };
         match joined(base, reference) {
             Some(url) => Ok(url),
-            None => {
-                fault("bad_url", format!("`{}` leads to no page", &reference[..reference.floor_char_boundary(200)]))
-            }
+            None => fault("bad_url", format!("`{}` leads to no page", reference.chars().take(200).collect::<String>())),
         }
     }
 

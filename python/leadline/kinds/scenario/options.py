@@ -11,8 +11,8 @@ from leadline.plan.options import Command, Option
 
 COMMAND = Command(
     ScenarioTest,
-    "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter, a .har file, or a script "
-    "(.usr) or scenario (.lrs) of LoadRunner.",
+    "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter, a .har file, or "
+    "a script (.usr) or scenario (.lrs) of LoadRunner.",
     "Examples: leadline scenario examples/shop.yaml -J host=127.0.0.1 -J port=8080\n"
     "          leadline scenario examples/shop.jmx -J threads=50 -d 1m\n"
     "          leadline scenario --example > my.yaml",

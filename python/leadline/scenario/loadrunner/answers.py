@@ -1,4 +1,4 @@
-"""What `web_reg_*` registers for the next request: values that are saved from its answer, and texts that it must have."""
+"""What `web_reg_*` registers for the next request: values that its answer has, texts that it must have."""
 
 from __future__ import annotations
 

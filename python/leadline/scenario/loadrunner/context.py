@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leadline.scenario.conversion import Conversion, Made
 from leadline.scenario.loadrunner import syntax as c
+from leadline.scenario.loadrunner.parameter_file import Parameter
 from leadline.scenario.loadrunner.settings import Settings
 from leadline.scenario.loadrunner.tokens import SourceLine
-
-if TYPE_CHECKING:
-    from leadline.scenario.loadrunner.parameters import Parameter
 
 Steps = list[dict[str, Any]]
 

@@ -83,7 +83,7 @@ def read_lrs(content: bytes, file: str, read_file: Reader | None, *, skips_scrip
     scripts: list[ReadScript] = []
     for group in groups:
         own = schedule or by_group.get(group.name.lower()) or Schedule(is_until_complete=True)
-        scripts.append(_read_group(root, group, own, conversion, file, read_file, skips_scripts=skips_scripts))
+        scripts.append(_read_group(root, group, conversion, read_file, skips_scripts=skips_scripts))
         total = own.most_users or group.users
         one = scripts[-1]
         load = load_of(own, group.users / total if total else 1, group.users, one.settings.run.iterations)
@@ -172,15 +172,13 @@ def _share_users(groups: list[Group], schedule: Schedule | None, by_group: dict[
 def _read_group(
     root: Part,
     group: Group,
-    schedule: Schedule,
     conversion: Conversion,
-    file: str,
     read_file: Reader | None,
     *,
     skips_scripts: bool,
 ) -> ReadScript:
     """A group's script, with the settings that the scenario has for it. Raises PlanError."""
-    tests = root.find("TestChief")
+    file, tests = conversion.file, root.find("TestChief")
     part = next((one for one in (tests.parts if tests else []) if one.name.lower() == group.script.lower()), None)
     if part is None:
         raise PlanError(file, group.line, f"the group {group.name} has no script", hint="choose one in the Controller")

@@ -64,9 +64,8 @@ class Evaluation(Output):
 
     def _unary(self, one: c.Unary) -> Value:
         if one.operator == "!":
-            if (comparison := self._string_comparison(one.operand)) is not None:
-                return Value(comparison, "bool")
-            return Value(negate(self.condition(one.operand)), "bool")
+            comparison = self._string_comparison(one.operand)
+            return Value(comparison or negate(self.condition(one.operand)), "bool")
         if one.operator == "&":
             if isinstance(one.operand, c.Item):
                 return self._after(self.evaluate(one.operand.base), self.number_of(one.operand.index))
@@ -74,14 +73,9 @@ class Evaluation(Output):
         value = self.evaluate(one.operand)
         if one.operator == "*":
             return self._item_of(value, Literal(0))
-        if one.operator == "-":
-            tree = number(value)
-            if isinstance(tree, Literal) and isinstance(tree.value, int | float):
-                return Value(Literal(-tree.value), value.kind)
-            return Value(Call("negate", (tree,)), value.kind)
-        if one.operator == "+":
-            return value
-        raise CannotRun(f"the operator {one.operator} has no native form")
+        if one.operator not in "+-":
+            raise CannotRun(f"the operator {one.operator} has no native form")
+        return value if one.operator == "+" else _negative(value)
 
     def _binary(self, one: c.Binary) -> Value:
         if one.operator in ("&&", "||"):
@@ -128,7 +122,7 @@ class Evaluation(Output):
         name = self.names.unique("holds")
         self.set(one.place, name, left)
         with self.block() as inner:
-            inner += steps
+            self.out += steps
             self.set(one.place, name, right)
         held = Variable(name)
         self.emit_if(one.place, held if function == "and" else Call("not", (held,)), inner)
@@ -279,13 +273,13 @@ class Evaluation(Output):
         return Value(Call("if", (condition, then.tree, otherwise.tree)), then.kind)
 
     def _item(self, one: c.Item) -> Value:
-        if isinstance(one.base, c.Name) and (local := self.names.find(one.base.name)) is not None:
-            if local.kind in ("ints", "texts"):
-                index = self.number_of(one.index)
-                kind = "int" if local.kind == "ints" else "text"
-                if isinstance(index, Literal):
-                    return Value(Variable(f"{local.name}_{index.value}"), kind)
-                return Value(Call("var", (Call("concat", (Literal(f"{local.name}_"), index)),)), kind)
+        local = self.names.find(one.base.name) if isinstance(one.base, c.Name) else None
+        if local is not None and local.kind in ("ints", "texts"):
+            index = self.number_of(one.index)
+            kind = "int" if local.kind == "ints" else "text"
+            if isinstance(index, Literal):
+                return Value(Variable(f"{local.name}_{index.value}"), kind)
+            return Value(Call("var", (Call("concat", (Literal(f"{local.name}_"), index)),)), kind)
         return self._item_of(self.evaluate(one.base), self.number_of(one.index))
 
     def _item_of(self, value: Value, index: Expression) -> Value:
@@ -311,6 +305,13 @@ class Evaluation(Output):
         if (same := self._string_comparison(one)) is not None:
             return Value(Call("if", (same, Literal(0), Literal(1))), "int")
         return self.call(one)
+
+
+def _negative(value: Value) -> Value:
+    tree = number(value)
+    if isinstance(tree, Literal) and isinstance(tree.value, int | float):
+        return Value(Literal(-tree.value), value.kind)
+    return Value(Call("negate", (tree,)), value.kind)
 
 
 def _character_of(value: Value) -> Expression:

@@ -241,5 +241,5 @@ _NAMED_TYPES = {
 }  # fmt: skip
 _TYPES = frozenset({
     "int", "char", "long", "short", "unsigned", "signed", "float", "double", "void", "const", "static", "extern",
-    "register", "volatile", "typeof", "unsigned", *_NAMED_TYPES,
+    "register", "volatile", "typeof", *_NAMED_TYPES,
 })  # fmt: skip

@@ -79,16 +79,24 @@ class Functions(Evaluation):
     def eval_string_ext(self, call: c.FunctionCall) -> Value:
         """`lr_eval_string_ext`: the text and its length into two variables."""
         value = self.eval_string(c.FunctionCall(call.name, call.arguments[:1], call.place))
-        for target, own in zip(call.arguments[2:4], (value, Value(Call("length", (value.tree,)), "int")), strict=True):
-            while isinstance(target, c.Cast) or (isinstance(target, c.Unary) and target.operator == "&"):
-                target = target.operand
-            self.assign(target, own, call.place)
+        length = Value(Call("length", (value.tree,)), "int")
+        for target, own in zip(call.arguments[2:4], (value, length), strict=True):
+            self.assign(_pointed(target), own, call.place)
         return ZERO
 
     def host_name(self, call: c.FunctionCall) -> Value:
         """`lr_get_host_name` and the like."""
         self.script.changed(call.name, call.place, "its value is the text 'leadline'")
         return Value(Literal("leadline"), "text")
+
+    def identify(self, call: c.FunctionCall) -> Value:
+        """`lr_whoami`: the user's number, its group, and 0 for the scenario."""
+        values = (Value(Call("user"), "int"), Value(Call("group"), "text"), ZERO)
+        for target, own in zip(call.arguments, values, strict=False):
+            pointed = _pointed(target)
+            if isinstance(pointed, c.Name) and self.names.find(pointed.name) is not None:
+                self.assign(pointed, own, call.place)
+        return ZERO
 
     def _format(self, call: c.FunctionCall, at: int) -> Expression:
         pattern = parts_of(self.names.expand(self.text_of(call.arguments[at])))
@@ -354,6 +362,13 @@ class Functions(Evaluation):
         return ZERO
 
 
+def _pointed(one: c.Expression) -> c.Expression:
+    """The variable that a pointer points to."""
+    while isinstance(one, c.Cast) or (isinstance(one, c.Unary) and one.operator == "&"):
+        one = one.operand
+    return one
+
+
 def leading_number(tree: Expression, pattern: str) -> Expression:
     """The number that a text begins with, else 0."""
     if isinstance(tree, Literal) and isinstance(tree.value, int):
@@ -369,7 +384,8 @@ def _in_class(character: str) -> str:
 _CLASSES = {"isdigit": "[0-9]", "isalpha": "[A-Za-z]", "isalnum": "[A-Za-z0-9]", "isspace": r"\s"}
 FUNCTIONS: dict[str, tuple[int, Callable[[Functions, c.FunctionCall], Value]]] = {
     "lr_eval_string": (1, Functions.eval_string), "lr_eval_string_ext": (4, Functions.eval_string_ext),
-    "lr_get_host_name": (0, Functions.host_name), "lr_get_master_host_name": (0, Functions.host_name), "sprintf": (2, Functions.print_text),
+    "lr_get_host_name": (0, Functions.host_name), "lr_get_master_host_name": (0, Functions.host_name),
+    "sprintf": (2, Functions.print_text),
     "snprintf": (3, Functions.print_counted), "_snprintf": (3, Functions.print_counted),
     "lr_param_sprintf": (2, Functions.print_parameter), "strcpy": (2, Functions.copy), "strncpy": (3, Functions.copy),
     "memcpy": (3, Functions.copy), "strcat": (2, Functions.append), "strncat": (3, Functions.append),
@@ -391,6 +407,6 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Functions, c.FunctionCall], Value]]] =
     "web_save_timestamp_param": (1, Functions.save_time), "lr_save_timestamp": (1, Functions.save_time),
     "lr_save_param_regexp": (3, Functions.save_match), "lr_param_increment": (2, Functions.increment),
     "web_convert_param": (1, Functions.encode_parameter), "lr_get_attrib_string": (1, Functions.attribute),
-    "lr_advance_param": (1, Functions.advance),
+    "lr_whoami": (1, Functions.identify), "lr_advance_param": (1, Functions.advance),
 }  # fmt: skip
 """The functions, each with the least number of its arguments."""

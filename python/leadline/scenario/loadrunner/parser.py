@@ -1,4 +1,4 @@
-"""Parses the C of a script: functions, declarations, statements, expressions. A statement that is not understood becomes
+"""Parses the C of a script: functions, declarations, statements. A statement that is not understood becomes
 `Unread` with its place, and parsing goes on after it. Pure."""
 
 from __future__ import annotations

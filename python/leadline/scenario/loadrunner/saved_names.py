@@ -1,4 +1,4 @@
-"""Finds the parameters that a script saves, before its statements are read: `{name}` is a parameter only if it is one."""
+"""Finds the parameters that a script saves, before its statements are read: only those are replaced."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from typing import Any
+from xml.etree import ElementTree
 
 from leadline.errors import PlanError
 

@@ -18,12 +18,13 @@ from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.encodings import decode
 from leadline.scenario.loadrunner.ini import Section, read_ini
-from leadline.scenario.loadrunner.parameters import ParameterReader, read_parameters
+from leadline.scenario.loadrunner.parameter_file import read_parameters
+from leadline.scenario.loadrunner.parameters import ParameterReader
 from leadline.scenario.loadrunner.parser import parse
 from leadline.scenario.loadrunner.saved_names import find_saved
 from leadline.scenario.loadrunner.settings import Block, Settings, ThinkTime, read_settings
 from leadline.scenario.loadrunner.thinking import pace_steps
-from leadline.scenario.loadrunner.tokens import CSyntaxError, SourceLine, Preprocessor
+from leadline.scenario.loadrunner.tokens import CSyntaxError, Preprocessor, SourceLine
 from leadline.scenario.loadrunner.translator import Translator
 
 ADVICE = "change it, or leave out what cannot run with --scripts skip (in a plan: scripts: skip)"
@@ -187,9 +188,9 @@ def _read_actions(
         except ValueError as error:
             raise PlanError(script.file, actions.line, f"the action {name}: {error}") from None
         declared += _read_c(script, preprocessor, text, path, {name})
-    for name in own:
+    for name, path in own.items():
         if name not in script.actions:
-            raise PlanError(files.shown(own[name]), 1, f"the file has no function {name}()")
+            raise PlanError(files.shown(path), 1, f"the file has no function {name}()")
     return tuple(declared)
 
 

@@ -55,9 +55,9 @@ def has_request(one: c.Statement, functions: Mapping[str, c.Function], seen: fro
     for call in called_functions(one):
         if call.name in REQUESTS:
             return True
-        if call.name in functions and call.name not in seen:
-            if has_request(functions[call.name].body, functions, seen | {call.name}):
-                return True
+        is_own = call.name in functions and call.name not in seen
+        if is_own and has_request(functions[call.name].body, functions, seen | {call.name}):
+            return True
     return False
 
 

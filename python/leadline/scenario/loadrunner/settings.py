@@ -118,26 +118,12 @@ def _block(sections: dict[str, Section], section: Section, path: str, depth: int
 
 
 def _pace(root: Section | None, times: Section) -> Pace:
-    if root is None or not root.text("RunLogicPaceType"):
-        kind = times.text("IterationPace").lower()
-        if kind == "iterationafterend":
-            return Pace("delay", times.number("StartEvery"), 0)
-        if kind in ("iterationevery", "iterationstartevery"):
-            return Pace("interval", times.number("StartEvery"), 0)
-        if kind in ("iterationrandom", "iterationrandomafterend"):
-            name: Any = "delay" if kind.endswith("end") else "interval"
-            return Pace(name, times.number("RandomMin"), times.number("RandomMax"))
-        return Pace()
-    kind = root.text("RunLogicPaceType").lower()
-    if kind == "const":
-        return Pace("interval", root.number("RunLogicPaceConstTime"), 0)
-    if kind == "random":
-        return Pace("interval", root.number("RunLogicRandomPaceMin"), root.number("RunLogicRandomPaceMax"))
-    if kind in ("after", "constafter"):
-        return Pace("delay", root.number("RunLogicPaceConstAfterTime"), 0)
-    if kind in ("randomafter", "afterrandom"):
-        return Pace("delay", root.number("RunLogicAfterPaceMin"), root.number("RunLogicAfterPaceMax"))
-    return Pace()
+    """The pace of the run logic, else that of `default.cfg`."""
+    if root is not None and root.text("RunLogicPaceType"):
+        kind, names = _LOGIC_PACES.get(root.text("RunLogicPaceType").lower(), ("asap", ()))
+        return Pace(kind, *(root.number(name) for name in names))
+    kind, names = _CONFIG_PACES.get(times.text("IterationPace").lower(), ("asap", ()))
+    return Pace(kind, *(times.number(name) for name in names))
 
 
 def _think_time(section: Section | None) -> ThinkTime:
@@ -156,3 +142,22 @@ def _think_time(section: Section | None) -> ThinkTime:
 def _user_agent(web: Section) -> str:
     text = web.text("UserAgent") or web.text("CustomUserAgent")
     return text if "/" in text else ""
+
+
+_PaceKind = Literal["asap", "interval", "delay"]
+_LOGIC_PACES: dict[str, tuple[_PaceKind, tuple[str, ...]]] = {
+    "const": ("interval", ("RunLogicPaceConstTime",)),
+    "random": ("interval", ("RunLogicRandomPaceMin", "RunLogicRandomPaceMax")),
+    "after": ("delay", ("RunLogicPaceConstAfterTime",)),
+    "constafter": ("delay", ("RunLogicPaceConstAfterTime",)),
+    "randomafter": ("delay", ("RunLogicAfterPaceMin", "RunLogicAfterPaceMax")),
+    "afterrandom": ("delay", ("RunLogicAfterPaceMin", "RunLogicAfterPaceMax")),
+}
+_CONFIG_PACES: dict[str, tuple[_PaceKind, tuple[str, ...]]] = {
+    "iterationafterend": ("delay", ("StartEvery",)),
+    "iterationevery": ("interval", ("StartEvery",)),
+    "iterationstartevery": ("interval", ("StartEvery",)),
+    "iterationrandom": ("interval", ("RandomMin", "RandomMax")),
+    "iterationrandomafterend": ("delay", ("RandomMin", "RandomMax")),
+}
+"""Words for paces, each with the entries that have its least and its greatest time."""

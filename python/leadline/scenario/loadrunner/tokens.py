@@ -43,7 +43,7 @@ class CSyntaxError(ValueError):
 class Preprocessor:
     """Reads files to tokens; constants and what was included hold for all files of a script."""
 
-    read_text: Callable[[str], str | None]
+    find_text: Callable[[str], str | None]
     """The text of one of the script's own files; None if there is none of that name."""
     shown: Callable[[str], str] = str
     """The path of a file as the user sees it."""
@@ -61,7 +61,7 @@ class Preprocessor:
         key = name.replace("\\", "/").removeprefix("./").lower()
         if key in self.included or key.rpartition("/")[2] in _OWN_HEADERS:
             return []
-        text = self.read_text(name)
+        text = self.find_text(name)
         if text is None or len(self.included) >= _MAX_INCLUDED * 10:
             return []
         self.included.add(key)
@@ -152,7 +152,7 @@ class _Reader:
     def _holds(self, name: str, rest: str) -> bool:
         constants, macros = self._shared.constants, self._shared.macros
         if name != "if":
-            return (rest.split(" ")[0] in constants or rest in macros) == (name == "ifdef")
+            return (rest.split(" ", maxsplit=1)[0] in constants or rest in macros) == (name == "ifdef")
         defined = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda found: str(int(found[1] in constants)), rest)
         return defined.strip() not in ("0", "!1", "")
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.scenario.expressions import Call, Expression, Literal, Variable, show, variables_in
-from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.templates import fill_in, native, native_value, parts_of
 from leadline.scenario.loadrunner.tokens import SourceLine

@@ -7,8 +7,7 @@ use leadline_wire::scenario::OnError;
 
 use super::records::{mark_failed, Instants};
 use super::{context, Effect, ExchangeEnd, ExchangeFailure, Flows, Send, Step};
-use crate::browser::cookies::Destination;
-use crate::browser::html::resources::is_html;
+use crate::browser::cookies::{Destination, Jar};
 use crate::compressed::decompressed;
 use crate::encoding::join;
 use crate::judge::{judge, Failure, Reply};
@@ -131,11 +130,7 @@ impl Flows {
         lane.opening = joined(lane.opening, end.opening);
         if request.cookies {
             let now_s = self.tools.epoch_ms(now_ns).div_euclid(1000);
-            let url = lane.url.clone();
-            let fields = end.head.lines().filter_map(|line| line.split_once(": "));
-            for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
-                user.jar.receive(value, &Destination::of(&url, now_s));
-            }
+            receive_cookies(&mut user.jar, end.head, &Destination::of(&lane.url, now_s));
         }
         let refused = match self.follow(slot, user, place, request, end, now_ns) {
             Redirected::Sent => return Some(Step::Requesting),
@@ -174,9 +169,7 @@ impl Flows {
             head: program.keeps_last_head.then(|| end.head.into()),
             body: program.keeps_last_body.then(|| String::from_utf8_lossy(&body).into()),
         };
-        if program.keeps_pages && (200..300).contains(&end.status) && is_html(end.head) {
-            user.pages.replace(&lane.frame, &lane.url, &String::from_utf8_lossy(&body));
-        }
+        self.keep_page(user, &lane, end, &body);
         let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
@@ -267,6 +260,14 @@ impl Flows {
         let send = Send { label, ..self.send(slot, id, request, outgoing, due_ns) };
         self.effects.push_back(Effect::Send(Box::new(send)));
         Redirected::Sent
+    }
+}
+
+/// Keeps the cookies of a response's header fields.
+fn receive_cookies(jar: &mut Jar, head: &str, destination: &Destination<'_>) {
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+        jar.receive(value, destination);
     }
 }
 

@@ -148,6 +148,13 @@ impl Flows {
         Ok(true)
     }
 
+    /// Keeps the page that a request got.
+    pub(super) fn keep_page(&self, user: &mut User, lane: &Lane, end: &ExchangeEnd<'_>, body: &[u8]) {
+        if self.program.keeps_pages && (200..300).contains(&end.status) && is_html(end.head) {
+            user.pages.replace(&lane.frame, &lane.url, &String::from_utf8_lossy(body));
+        }
+    }
+
     /// Keeps the page in a frame, and fetches what it names with the page around it.
     pub(super) fn keep_frame(&self, user: &mut User, lane: &Lane, page: u32, end: &ExchangeEnd<'_>) {
         if !self.program.keeps_pages || !(200..300).contains(&end.status) || !is_html(end.head) {
