@@ -52,8 +52,9 @@ class Pages(BaseHTTPRequestHandler):
                 site.cookies[self.headers.get("Cookie", "")] += 1
                 site.states += 1
                 form = (
-                    f"<img src=/missing.png><form method=post action='/log%20in'><input type=hidden name=state value='s&amp;{site.states}'>"
-                    "<table><tr><td><input name=user><input name=password type=password></table></form>"
+                    "<img src=/missing.png><form method=post action='/log%20in'><table><tr>"
+                    f"<td><input type=hidden name=state value='s&amp;{site.states}'>"
+                    "<input name=user><input name=password type=password></table></form>"
                 )
                 self._page(form, "visit=1")
             elif self.path == "/missing.png":
@@ -104,7 +105,8 @@ FILES = {
     # A value of the header fields.
     "init.c": 'vuser_init() { web_reg_save_param("boot", "LB=boot=", "RB=\\r\\n", LAST);\n'
     'web_url("init", "URL=http://127.0.0.1:PORT/init", "Mode=HTTP", LAST); return 0; }',
-    "end.c": 'vuser_end() { web_url("end", "URL=http://127.0.0.1:PORT/end/{boot}{long}", "Mode=HTTP", LAST); return 0; }',
+    "end.c": 'vuser_end() {\nweb_url("end", "URL=http://127.0.0.1:PORT/end/{boot}{long}", "Mode=HTTP", LAST);\n'
+    "return 0; }",
     "default.usp": '[RunLogicRunRoot]\nRunLogicNumOfIterations="2"\nRunLogicActionOrder="Action"\n',
     "Action.c": """
 Action()

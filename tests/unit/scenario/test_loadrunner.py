@@ -214,15 +214,22 @@ def test_controller_without_its_scripts_names_them(tmp_path: Path) -> None:
         read_scenario(text.encode(), str(tmp_path / "day.lrs"), FormatOptions(), reader_below(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Action() { " + "{" * 500 + "}" * 500 + " }",
-        "Action() { x = " + "(" * 500 + "1" + ")" * 500 + "; }",
-        'Action() { web_url("a" "b', "Action() { /* ", "Action(", "Action() { if (",
-        '#define A A A\nAction() { A(1); }', '#include "Action.c"\nAction() { }', "Action() { switch (1) { case", "\0\xff{}()[];,", "int a[",
-    ],
-)  # fmt: skip
+HOSTILE = [
+    "Action() { " + "{" * 500 + "}" * 500 + " }",
+    "Action() { x = " + "(" * 500 + "1" + ")" * 500 + "; }",
+    'Action() { web_url("a" "b',
+    "Action() { /* ",
+    "Action(",
+    "Action() { if (",
+    "#define A A A\nAction() { A(1); }",
+    '#include "Action.c"\nAction() { }',
+    "Action() { switch (1) { case",
+    "\0\xff{}()[];,",
+    "int a[",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_ends_in_messages(text: str) -> None:
     shared = Preprocessor(lambda name: text)
     unit = parse(shared.read(text, "Action.c"), "Action.c")
