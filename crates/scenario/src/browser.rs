@@ -3,3 +3,4 @@
 pub mod cache;
 pub mod cookies;
 pub mod html;
+pub mod pages;

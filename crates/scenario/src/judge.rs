@@ -87,6 +87,14 @@ fn subject<'s>(context: &Context<'_>, subject: &Subject, reply: &Reply<'s>) -> C
     let head_end = || reply.sent.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(reply.sent.len());
     match subject {
         Subject::Body => String::from_utf8_lossy(reply.body),
+        Subject::Answer => {
+            let head = reply.head.trim_end_matches(['\r', '\n']).lines().fold(String::new(), |mut head, line| {
+                head.push_str(line);
+                head.push_str("\r\n");
+                head
+            });
+            Cow::Owned(format!("{head}\r\n{}", String::from_utf8_lossy(reply.body)))
+        }
         Subject::Headers => Cow::Borrowed(reply.head),
         Subject::Reason => Cow::Borrowed(reply.reason),
         Subject::Status => Cow::Owned(reply.status.to_string()),
@@ -172,6 +180,9 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
                     let detail = format!("the matches of a pattern are longer than {MOST_VALUE_BYTES} bytes");
                     return fault("text_too_long", detail);
                 }
+                if value.len() > extractor.max_bytes {
+                    continue;
+                }
                 found.push((Some(value), (0..groups).map(|number| group(number).to_owned()).collect()));
                 if found.len() >= MOST_MATCHES || takes_first(extractor) {
                     break;
@@ -212,6 +223,7 @@ fn find(context: &mut Context<'_>, extractor: &Extractor, reply: &Reply<'_>) -> 
         }
         Find::Whole => vec![single(&subject(context, &extractor.subject, reply))],
     };
+    found.retain(|(value, _)| value.as_ref().is_none_or(|value| value.len() <= extractor.max_bytes));
     let taken = take(context, extractor, found.len())?;
     Ok((taken, found.drain(taken.places()).collect()))
 }

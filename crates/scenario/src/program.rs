@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use fancy_regex::Regex;
 use leadline_wire::scenario::{
-    Arrivals, ControlAction, Feeder, IterationEnd, LabelKind, NormalSign, OnError, Op, OutputPart, Phase, Severity,
-    StatusRange, ThroughputScope, ThroughputStage,
+    Arrivals, ControlAction, Feeder, IterationEnd, LabelKind, NormalSign, OnError, Op, OutputPart, PageElementKind,
+    Phase, Severity, StatusRange, ThroughputScope, ThroughputStage,
 };
 
 use super::outgoing::Outgoing;
@@ -56,6 +56,8 @@ pub struct Program {
     pub masked: Vec<Box<str>>,
     /// Whether a flow reads the body or the header fields of the last response.
     pub keeps_last_body: bool,
+    /// Whether a request uses the elements of pages.
+    pub keeps_pages: bool,
     /// Whether a flow reads the URL of the last request.
     pub keeps_last_url: bool,
     /// Whether a flow reads the header fields of the last response.
@@ -190,6 +192,8 @@ pub enum Instruction {
     TransactionBegin(u32, bool, bool),
     /// Ends the innermost transaction.
     TransactionEnd,
+    /// Says whether the open transaction of that name, or the innermost one, has passed.
+    Outcome(Option<Box<str>>, bool),
     /// Ends something.
     Control(ControlAction),
     /// Executes a script.
@@ -326,6 +330,8 @@ pub struct Request {
     pub method: Template,
     /// Scheme, host, port, path.
     pub url: [Template; 4],
+    /// The element of a page that gives it its URL.
+    pub element: Option<Element>,
     /// Query parameters.
     pub query: Vec<Parameter>,
     /// Header fields.
@@ -342,8 +348,8 @@ pub struct Request {
     pub cookies: bool,
     /// Whether the user's cache is used.
     pub cache: bool,
-    /// Which resources of a page are fetched, and how many at once.
-    pub embedded: Option<(Option<Arc<Regex>>, u32)>,
+    /// Which resources of a page are fetched; none if absent.
+    pub embedded: Option<Embedded>,
     /// Whether the connection is closed.
     pub closes: bool,
     /// Time limit of connecting, ns.
@@ -414,6 +420,8 @@ pub struct BodyPart {
 pub enum Subject {
     /// The body.
     Body,
+    /// Header fields, an empty line, and the body.
+    Answer,
     /// The header fields.
     Headers,
     /// The status code.
@@ -445,6 +453,30 @@ pub struct Extractor {
     pub on_miss: Miss,
     /// Whether groups are set.
     pub sets_groups: bool,
+    /// The largest value, bytes.
+    pub max_bytes: usize,
+}
+
+/// An element of a page that gives a request its URL.
+#[derive(Debug)]
+pub struct Element {
+    /// What it is.
+    pub kind: PageElementKind,
+    /// Attributes and their values, or its text.
+    pub has: Vec<(Template, Template)>,
+    /// Which of several, from 1.
+    pub number: Expr,
+}
+
+/// Which resources of a page are fetched.
+#[derive(Debug)]
+pub struct Embedded {
+    /// Only URLs that it matches.
+    pub pattern: Option<Arc<Regex>>,
+    /// Requests at once.
+    pub at_once: u32,
+    /// Whether the page passes although a resource is missing.
+    pub may_fail: bool,
 }
 
 /// What an extractor looks for.

@@ -8,11 +8,12 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use leadline_http::Url;
 
 use super::browser::cookies::Destination;
+use super::browser::pages::{Chosen, FormField};
 use super::encoding::{append_form, append_target, has_control};
 use super::evaluate::Context;
 use super::fault::{fault, Fault};
 use super::outgoing::Outgoing;
-use super::program::{Body, BodyPart, Parameter, Request, Template};
+use super::program::{Body, BodyPart, Element, Parameter, Request, Template};
 
 /// What follows a redirect: its URL, and whether the method becomes GET.
 #[derive(Clone, Debug)]
@@ -23,29 +24,59 @@ pub struct Redirect {
     pub becomes_get: bool,
 }
 
-/// Makes a request. One without variables is made once.
-pub fn render(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault> {
+/// Makes a request, and says which frame its page is for. One without variables is made once.
+pub fn render(context: &mut Context<'_>, request: &Request) -> Result<(Outgoing, Box<str>), Fault> {
+    match &request.element {
+        None => Ok((render_written(context, request)?, "".into())),
+        Some(element) => {
+            let chosen = choose(context, element)?;
+            let frame = chosen.frame.clone();
+            Ok((make(context, request, Some(chosen))?, frame))
+        }
+    }
+}
+
+fn render_written(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault> {
     if !request.is_constant || (request.cookies && !context.user.jar.is_empty()) {
-        return make(context, request);
+        return make(context, request, None);
     }
     if let Some(made) = request.made.get() {
         return Ok(made.clone());
     }
-    let made = make(context, request)?;
+    let made = make(context, request, None)?;
     Ok(request.made.get_or_init(|| made).clone())
 }
 
-fn make(context: &mut Context<'_>, request: &Request) -> Result<Outgoing, Fault> {
-    let method = context.text(&request.method)?;
+/// Finds the element that gives a request its URL.
+fn choose(context: &mut Context<'_>, element: &Element) -> Result<Chosen, Fault> {
+    let mut has = Vec::new();
+    for (name, value) in &element.has {
+        has.push((context.text(name)?, context.text(value)?));
+    }
+    let number = context.number(&element.number)?.max(1.0) as usize;
+    context.user.pages.find(element.kind, &has, number)
+}
+
+fn make(context: &mut Context<'_>, request: &Request, chosen: Option<Chosen>) -> Result<Outgoing, Fault> {
+    let method = match &chosen {
+        Some(chosen) => chosen.method.to_owned(),
+        None => context.text(&request.method)?,
+    };
     if method.is_empty()
         || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         || method == "CONNECT"
     {
         return fault("bad_request", format!("`{method}` is not a request method"));
     }
-    let url = url(context, request)?;
+    let (url, body, content_type) = match chosen {
+        Some(chosen) => submitted(context, request, chosen)?,
+        None => {
+            let url = url(context, request)?;
+            let (body, content_type) = body(context, &request.body)?;
+            (url, body, content_type)
+        }
+    };
     check_target(context, &url)?;
-    let (body, content_type) = body(context, &request.body)?;
     let mut head = String::with_capacity(256);
     push_request_line(&method, &url, &mut head);
     let mut fields_at = head.len();
@@ -242,6 +273,61 @@ fn url(context: &mut Context<'_>, request: &Request) -> Result<Url, Fault> {
     append_target(path.trim(), &mut text);
     match Url::parse(&text) {
         Ok(url) => Ok(url.with_lower_host()),
+        Err(error) => fault("bad_url", error.to_string()),
+    }
+}
+
+/// A URL, a body, and the body's type.
+type Submitted = (Url, Option<Vec<u8>>, Option<String>);
+
+/// Returns the URL of an element, and the body that its form has with the request's own fields.
+fn submitted(context: &mut Context<'_>, request: &Request, chosen: Chosen) -> Result<Submitted, Fault> {
+    let Some(mut fields) = chosen.fields else { return Ok((chosen.url, None, None)) };
+    if let Body::Form(own) = &request.body {
+        let mut given: Vec<(String, String)> = Vec::new();
+        for one in own {
+            let value = one.value.as_ref().map(|value| context.text(value)).transpose()?;
+            given.push((context.text(&one.name)?, value.unwrap_or_default()));
+        }
+        // A field that is given several times replaces as many of the form, in order.
+        for (name, value) in given {
+            let place = fields.iter().position(|field| field.name == name && !field.is_given);
+            match place {
+                Some(place) => fields[place] = FormField { name, value, is_given: true },
+                None => fields.push(FormField { name, value, is_given: true }),
+            }
+        }
+    }
+    if chosen.is_multipart && chosen.method == "POST" {
+        let boundary = format!("leadline-{:016x}", context.user.random.next());
+        let quoted = |text: &str| text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+        let mut out = String::new();
+        for field in &fields {
+            let name = quoted(&field.name);
+            let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            for part in [&head, &field.value, "\r\n"] {
+                out.push_str(part);
+            }
+        }
+        out.push_str(&format!("--{boundary}--\r\n"));
+        return Ok((chosen.url, Some(out.into_bytes()), Some(format!("multipart/form-data; boundary={boundary}"))));
+    }
+    let mut text = String::new();
+    for (number, field) in fields.iter().enumerate() {
+        if number > 0 {
+            text.push('&');
+        }
+        append_form(&field.name, &mut text);
+        text.push('=');
+        append_form(&field.value, &mut text);
+    }
+    if chosen.method == "POST" {
+        return Ok((chosen.url, Some(text.into_bytes()), Some("application/x-www-form-urlencoded".to_owned())));
+    }
+    let mut target = chosen.url.absolute();
+    target.truncate(target.find('?').unwrap_or(target.len()));
+    match Url::parse(&format!("{target}?{text}")) {
+        Ok(url) => Ok((url, None, None)),
         Err(error) => fault("bad_url", error.to_string()),
     }
 }

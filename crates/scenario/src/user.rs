@@ -9,6 +9,7 @@ use leadline_http::Url;
 
 use super::browser::cache::Cache;
 use super::browser::cookies::Jar;
+use super::browser::pages::Pages;
 use super::outgoing::Outgoing;
 use super::program::Program;
 use super::random::Random;
@@ -36,6 +37,10 @@ pub struct User {
     pub random: Random,
     /// Cookies.
     pub jar: Jar,
+    /// The cookies that its first iteration began with, if each iteration does.
+    pub first_jar: Option<Box<Jar>>,
+    /// Its last pages, if a request uses their elements.
+    pub pages: Pages,
     /// Responses, if a request keeps them.
     pub cache: Option<Box<Cache>>,
     /// Counters.
@@ -168,6 +173,8 @@ pub enum Frame {
         includes_waits: bool,
         /// Whether a request in it failed.
         failed: bool,
+        /// Whether it has passed, if a step said so.
+        outcome: Option<bool>,
         /// Whether its requests are hidden from lists of samples.
         hides: bool,
         /// Its requests that ended, and those that failed.
@@ -199,6 +206,8 @@ pub struct Lane {
     pub redirects_left: u32,
     /// Its URL.
     pub url: Url,
+    /// Its first URL, before redirects.
+    pub asked: Url,
     /// Bytes received so far, of redirects.
     pub received_bytes: u64,
     /// Bytes sent so far.
@@ -211,6 +220,8 @@ pub struct Lane {
     pub sent: Option<Outgoing>,
     /// The lane of the page whose resource it fetches.
     pub parent: Option<u32>,
+    /// The name of the frame that its page is for; empty for the window.
+    pub frame: Box<str>,
     /// The resources that are fetched after its own response.
     pub page: Option<Box<Page>>,
 }
@@ -243,12 +254,14 @@ impl Lane {
             sent_ns: None,
             redirects_left: redirects,
             url: url.clone(),
+            asked: url.clone(),
             received_bytes: 0,
             sent_bytes: 0,
             first_ns: None,
             opening: None,
             sent,
             parent: None,
+            frame: "".into(),
             page: None,
         }
     }
@@ -276,6 +289,8 @@ impl User {
             extra: BTreeMap::new(),
             random: Random::of(program.seed, population, number),
             jar: Jar::default(),
+            first_jar: None,
+            pages: Pages::default(),
             cache: None,
             counters: vec![0; program.user_counters].into(),
             rows: vec![0; program.feeders.len()].into(),
@@ -336,6 +351,8 @@ impl User {
             + self.frames.capacity() * size_of::<Frame>()
             + self.lanes.capacity() * size_of::<Lane>()
             + self.jar.memory_bytes()
+            + self.first_jar.as_ref().map_or(0, |jar| jar.memory_bytes())
+            + self.pages.memory_bytes()
             + self.cache.as_ref().map_or(0, |cache| cache.memory_bytes())
             + extra
     }

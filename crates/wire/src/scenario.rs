@@ -37,7 +37,7 @@ pub use self::report::{
 };
 pub use self::request::{
     BasicAuth, Check, CheckTest, EmbeddedRule, Extractor, Find, HeaderTemplate, Match, MissRule, MultipartPart,
-    OutputPart, Parameter, RequestBody, ScenarioRequest, Severity, StatusRange, Subject,
+    OutputPart, PageElement, PageElementKind, Parameter, RequestBody, ScenarioRequest, Severity, StatusRange, Subject,
 };
 pub use self::sample::{
     SampleBatch, SampleFailure, SampleName, SampleOpening, SampleRule, SampleTransaction, SLOWEST_LIMIT,
@@ -241,7 +241,7 @@ pub struct Population {
     /// not, they are kept from one iteration to the next.
     #[serde(default)]
     pub new_user_each_iteration: bool,
-    /// Whether cookies are forgotten when an iteration begins.
+    /// Whether each iteration begins with the cookies that the first one began with.
     #[serde(default)]
     pub clear_cookies_each_iteration: bool,
     /// Whether cached responses are forgotten when an iteration begins.

@@ -28,7 +28,13 @@ _MOST_LINES = 40
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A .jmx of JMeter, a .har, or a scenario in YAML.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .jmx, a .har, a script of LoadRunner (its folder or .usr), a .lrs, or a scenario in YAML.",
+            show_default=False,
+        ),
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; default: stdout.", metavar="FILE")
     ] = None,
@@ -49,11 +55,11 @@ def command(
     ] = False,
     json: o.Json = False,
 ) -> int:
-    """Convert a scenario, JMX or HAR file to Leadline's format.
+    """Convert JMX, HAR and LoadRunner files to Leadline's format.
 
     What was kept, what was dropped and what cannot run is listed on stderr, and in the file as comments.
     """
-    from leadline.scenario.files import read_scenario_file, reader_below
+    from leadline.scenario.files import find_scenario, read_scenario_file, reader_below
     from leadline.scenario.formats import FormatOptions, read_scenario
     from leadline.scenario.native_writer import write_native
 
@@ -63,6 +69,7 @@ def command(
         only_hosts=tuple(only_host or ()),
         correlates=correlate,
     )
+    file = find_scenario(file)
     read_file = reader_below(file.parent, anywhere=any_file)
     read, conversion = read_scenario(read_scenario_file(file), str(file), options, read_file)
     check_whole(read, read_file, options, str(file))
@@ -145,8 +152,7 @@ def print_conversion(conversion: Conversion) -> None:
     shown = [f"{count} {name}" for name, count in counts.items() if count]
     differing = [item for item in conversion.items if item.outcome != "kept"]
     for item in differing[:_MOST_LINES]:
-        place = f"{conversion.file}:{item.line}" if item.line is not None else conversion.file
-        print_note(f"{place}: {item.outcome}: {item.what}: {item.why}")
+        print_note(f"{conversion.place(item)}: {item.outcome}: {item.what}: {item.why}")
     if len(differing) > _MOST_LINES:
         print_note(f"and {len(differing) - _MOST_LINES} more (--json prints all)")
     print_note(f"parts: {', '.join(shown) or 'none'}")

@@ -154,6 +154,7 @@ class DiskSample(BaseModel):
 
 class EmbeddedRule(BaseModel):
     at_once: Annotated[int, Field(ge=0)]
+    may_fail: bool | None = False
     pattern: str | None = None
 
 
@@ -561,6 +562,12 @@ class NoCounts(BaseModel):
     pass
 
 
+class OutcomeNode(BaseModel):
+    kind: Literal["outcome"] = "outcome"
+    passed: bool
+    transaction: str | None = None
+
+
 class FeedNode(BaseModel):
     feeder: str
     kind: Literal["feed"] = "feed"
@@ -940,6 +947,10 @@ class BodySubject(BaseModel):
 
 class HeadersSubject(BaseModel):
     kind: Literal["headers"] = "headers"
+
+
+class AnswerSubject(BaseModel):
+    kind: Literal["answer"] = "answer"
 
 
 class StatusSubject(BaseModel):
@@ -2207,6 +2218,12 @@ class PacketsReport(BaseModel):
     receiver: PacketsReceived | None = None
 
 
+class PageElement(BaseModel):
+    has: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []
+    kind: Literal["link", "image", "form"]
+    number: Expression
+
+
 class Parameter(BaseModel):
     is_encoded: bool | None = False
     name: list[str | Expression]
@@ -2244,6 +2261,7 @@ class Check(BaseModel):
     subject: Annotated[
         BodySubject
         | HeadersSubject
+        | AnswerSubject
         | StatusSubject
         | ReasonSubject
         | UrlSubject
@@ -2298,6 +2316,7 @@ class Extractor(BaseModel):
         FindRegex | FindJsonPath | FindHeader | FindCookie | FindBoundary | FindCss | FindXPath | FindWhole,
         Field(discriminator="kind"),
     ]
+    max_bytes: Annotated[int | None, Field(ge=0)] = None
     on_miss: Annotated[MissKeeps | MissUnsets | MissDefault | MissFails, Field(discriminator="kind")]
     pick: Annotated[
         MatchNumber | MatchLast | MatchRandom | MatchAll | MatchCount,
@@ -2308,6 +2327,7 @@ class Extractor(BaseModel):
     subject: Annotated[
         BodySubject
         | HeadersSubject
+        | AnswerSubject
         | StatusSubject
         | ReasonSubject
         | UrlSubject
@@ -2325,6 +2345,7 @@ class RequestNode(BaseModel):
     checks: Annotated[list[Check] | None, Field(validate_default=True)] = []
     closes_connection: bool | None = False
     connect_timeout_ms: Annotated[int | None, Field(ge=0)] = None
+    element: PageElement | None = None
     embedded: EmbeddedRule | None = None
     extractors: Annotated[list[Extractor] | None, Field(validate_default=True)] = []
     headers: Annotated[list[HeaderTemplate] | None, Field(validate_default=True)] = []
@@ -2445,6 +2466,7 @@ class Node(BaseModel):
             "TimesNode",
             "OnceNode",
             "TransactionNode",
+            OutcomeNode,
             WaitNode,
             SetNode,
             FeedNode,

@@ -26,6 +26,8 @@ class Item:
     line: int | None
     why: str = ""
     """Why it was changed or dropped, or cannot run."""
+    file: str | None = None
+    """The file of the line, if it is not the converted one."""
 
 
 @dataclass(slots=True)
@@ -38,24 +40,29 @@ class Conversion:
     """Parameters that the original does not read, and its native form needs."""
     _seen: set[Item] = field(default_factory=set)
 
-    def kept(self, what: str, line: int | None) -> None:
+    def kept(self, what: str, line: int | None, file: str | None = None) -> None:
         """The part does in the native form what it did."""
-        self._add("kept", what, line, "")
+        self._add("kept", what, line, "", file)
 
-    def changed(self, what: str, line: int | None, why: str) -> None:
+    def changed(self, what: str, line: int | None, why: str, file: str | None = None) -> None:
         """The part is kept, with a difference."""
-        self._add("changed", what, line, why)
+        self._add("changed", what, line, why, file)
 
-    def dropped(self, what: str, line: int | None, why: str) -> None:
+    def dropped(self, what: str, line: int | None, why: str, file: str | None = None) -> None:
         """The part is left out, and has no effect on the requests."""
-        self._add("dropped", what, line, why)
+        self._add("dropped", what, line, why, file)
 
-    def cannot(self, what: str, line: int | None, why: str) -> None:
+    def cannot(self, what: str, line: int | None, why: str, file: str | None = None) -> None:
         """The part has an effect that has no native form."""
-        self._add("cannot-run", what, line, why)
+        self._add("cannot-run", what, line, why, file)
 
-    def _add(self, outcome: Outcome, what: str, line: int | None, why: str) -> None:
-        item = Item(outcome, what, line, why)
+    def place(self, item: Item) -> str:
+        """File and line of a part."""
+        file = item.file or self.file
+        return file if item.line is None else f"{file}:{item.line}"
+
+    def _add(self, outcome: Outcome, what: str, line: int | None, why: str, file: str | None) -> None:
+        item = Item(outcome, what, line, why, file)
         if item not in self._seen:
             self._seen.add(item)
             self.items.append(item)
@@ -67,7 +74,7 @@ class Conversion:
     def raise_if_stopped(self, advice: str) -> None:
         """Stop at parts that cannot run. Raises PlanError with all of them."""
         errors = [
-            PlanError(self.file, item.line, f"{item.what}: {item.why}", hint=advice)
+            PlanError(item.file or self.file, item.line, f"{item.what}: {item.why}", hint=advice)
             for item in self.items
             if item.outcome == "cannot-run"
         ]

@@ -13,13 +13,31 @@ MOST_DATA_BYTES = 8 * 2**20
 """Size of a file that a scenario names."""
 
 
+def find_scenario(path: Path) -> Path:
+    """The scenario's file; of a folder the script of LoadRunner that is in it.
+
+    Raises:
+        PlanError: the folder has none, or several.
+    """
+    if not path.is_dir():
+        return path
+    try:
+        found = sorted(one for one in path.iterdir() if one.suffix.lower() == ".usr" and one.is_file())
+    except OSError as error:
+        raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
+    if len(found) == 1:
+        return found[0]
+    why = f"has {len(found)} scripts of LoadRunner" if found else "is a folder without a script of LoadRunner (.usr)"
+    raise PlanError(path, None, f"this {why}" if not found else why, hint="give the path of the file")
+
+
 def read_scenario_file(path: Path) -> bytes:
     """The content of a scenario's file.
 
     Raises:
         PlanError: it is no regular file, too large, or cannot be read.
     """
-    hint = "give the path of a scenario: YAML, .jmx or .har"
+    hint = "give the path of a scenario: YAML, .jmx, .har, .usr or .lrs"
     try:
         return read_regular(path, MOST_SCENARIO_BYTES)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which format a scenario's file has, and its tree: native YAML, JMeter's plans, HAR files. Pure."""
+"""Which format a scenario's file has, and its tree: native YAML, JMeter's, LoadRunner's and HAR files. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from leadline.scenario.conversion import Conversion
 from leadline.scenario.given_parameters import check_given_parameters
 from leadline.scenario.har import read_har
 from leadline.scenario.jmx.plan import read_jmx
+from leadline.scenario.loadrunner.controller import is_controller, read_lrs
+from leadline.scenario.loadrunner.script import read_usr
 from leadline.scenario.native import ReadScenario, checked, read_native
 
 MOST_YAML_BYTES = 2 * 2**20
@@ -75,6 +77,12 @@ def _read_content(
             content, file, parameters=options.parameters, skips_scripts=options.skips_scripts, read_file=read_file
         )
         return checked(root), conversion
+    if _USR.search(content[:4096]) is not None and not file.endswith((".yaml", ".yml", ".har")):
+        root, conversion = read_usr(content, file, read_file, options.parameters, skips_scripts=options.skips_scripts)
+        return checked(root), conversion
+    if is_controller(content) and not file.endswith((".yaml", ".yml", ".har")):
+        root, conversion = read_lrs(content, file, read_file, skips_scripts=options.skips_scripts)
+        return checked(root), conversion
     if head == b"{" and not file.endswith((".yaml", ".yml")):
         root, conversion = read_har(content, file, only_hosts=options.only_hosts, correlates=options.correlates)
         return checked(root), conversion
@@ -84,3 +92,7 @@ def _read_content(
         return read_native(content.decode("utf-8-sig"), file), None
     except UnicodeDecodeError:
         raise PlanError(file, None, "this is not text in UTF-8", hint="give YAML, a .jmx or a .har file") from None
+
+
+_USR = re.compile(rb"^\s*\[(General|Actions)\]\s*$", re.M)
+"""What a script's `.usr` has in its first lines."""

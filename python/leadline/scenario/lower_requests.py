@@ -115,7 +115,7 @@ class RequestLowering:
         lowered: Lowered = {
             "kind": "request",
             "method": self._text(method),
-            **lower_url(self.names, url, scope.base),
+            **(lower_url(self.names, url, scope.base) if request.element is None else self._element(request)),
             "query": [self._pair(pair) for pair in request.query],
             "redirects": DEFAULT_REDIRECTS if follow is None else MOST_REDIRECTS if follow is True else int(follow),
             "keeps_headers_elsewhere": settings.get("headers_elsewhere") == "all",
@@ -134,6 +134,22 @@ class RequestLowering:
         if content_type is not None and "content-type" not in scope.headers:
             headers.append({"name": ["Content-Type"], "value": [content_type]})
         return lowered | {"headers": headers, "body": body}
+
+    def _element(self, request: RequestFields) -> Lowered:
+        """The element of the last page that gives the request its URL."""
+        assert request.element is not None, "the caller has looked"
+        key, element = request.element
+        known = ("text", "name", "id", "action", "href", "alt", "src")
+        has = [
+            {"name": [name], "value": self._text(getattr(element, name))}
+            for name in known
+            if getattr(element, name) is not None
+        ]
+        has += [{"name": ["field"], "value": self._text(field)} for field in element.fields]
+        value = number(element.number)
+        wanted = Literal(int(value)) if isinstance(value, int | float) else value
+        kind = "form" if key == "submit" else key
+        return {"element": {"kind": kind, "has": has, "number": self.names.expression(wanted)}}
 
     def _text(self, text: str) -> list[Any]:
         return self.names.template(template(text))
@@ -216,6 +232,7 @@ class RequestLowering:
             "pick": self._pick(one.match),
             "on_miss": on_miss,
             "sets_groups": one.groups,
+            **({} if one.max_bytes is None else {"max_bytes": one.max_bytes}),
         }
 
     def _find(self, one: Extractor) -> Lowered:
@@ -356,7 +373,15 @@ def _output(text: str | None) -> list[str | int]:
 
 
 def _embedded(rule: Embedded | None) -> Lowered | None:
-    return None if rule is None else {"pattern": rule.match, "at_once": rule.connections}
+    return (
+        None
+        if rule is None
+        else {
+            "pattern": rule.match,
+            "at_once": rule.connections,
+            **({"may_fail": True} if rule.may_fail else {}),
+        }
+    )
 
 
 def _last(path: str | None) -> str:

@@ -118,7 +118,14 @@ class StepLowering:
         ]
 
     def _request_node(self, action: Lowered, step: s.RequestStep, node: Node) -> Lowered:
-        return self._node(action, node, step.name, self._tags({"method": step.method_and_url[0]}, step.tags))
+        name, element = step.name, step.element
+        if name is None and element is not None:
+            shown = next(
+                (one for key in ("text", "name", "action", "alt", "src") if (one := getattr(element[1], key))), ""
+            )
+            name = f"{element[0]} {shown}".strip()
+        given = {"method": step.method_and_url[0]} if element is None else {}
+        return self._node(action, node, name, self._tags(given, step.tags))
 
     def timer(self, timer: PlanModel) -> Lowered:
         """A wait's rule."""
@@ -359,6 +366,11 @@ class StepLowering:
         """The end of an iteration, a loop, a user or the test."""
         return {"kind": "control", "control": _CONTROLS[step.stop]}
 
+    def outcome(self, step: s.OutcomeStep, node: Node) -> Lowered:
+        """What became of a transaction around the step."""
+        named = {} if step.of is None else {"transaction": step.of}
+        return {"kind": "outcome", "passed": step.outcome == "passed", **named}
+
     def lua(self, step: s.LuaStep, node: Node) -> Lowered:
         """A body in Lua."""
         return {"kind": "script", "lua": step.lua}
@@ -395,5 +407,6 @@ _ACTIONS: dict[type[PlanModel], Callable[[StepLowering, Any, Node], Lowered | li
     s.NextStep: StepLowering.next,
     s.CookieStep: StepLowering.cookie,
     s.StopStep: StepLowering.stop,
+    s.OutcomeStep: StepLowering.outcome,
     s.LuaStep: StepLowering.lua,
 }

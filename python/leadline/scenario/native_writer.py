@@ -28,7 +28,8 @@ def _head(conversion: Conversion) -> Iterable[str]:
     yield f"# Converted from {_line(conversion.file)}: {shown or 'nothing'}."
     for item in conversion.items:
         if item.outcome != "kept":
-            place = "" if item.line is None else f"line {item.line}: "
+            place = f"{_line(conversion.place(item))}: " if item.file is not None else ""
+            place = f"line {item.line}: " if item.file is None and item.line is not None else place
             yield f"#   {item.outcome}: {place}{_line(item.what)}: {_line(item.why)}"
 
 

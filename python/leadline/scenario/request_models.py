@@ -17,6 +17,8 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.field_types import Items, PlanModel, rule, validation_error
 from leadline.scenario.values import Condition, MatchNumber, Name, Number, PlainText, Text, Time
 
+ELEMENTS = ("link", "image", "submit")
+"""Keys of a request of an element of the last page."""
 METHODS = ("get", "post", "put", "delete", "patch", "head", "options")
 """Methods that are keys of a request; any other one is the value of `method`."""
 
@@ -27,14 +29,17 @@ def _checked_source(text: str) -> str:
     return text
 
 
-_SOURCES = ("body", "headers", "request_headers", "request_body", "url", "status", "message")
+_SOURCES = ("body", "answer", "headers", "request_headers", "request_body", "url", "status", "message")
 
 
 Source = Annotated[
     str,
     AfterValidator(_checked_source),
     WithJsonSchema(
-        {"type": "string", "pattern": "^(body|headers|request_headers|request_body|url|status|message|variable:.+)$"}
+        {
+            "type": "string",
+            "pattern": "^(body|answer|headers|request_headers|request_body|url|status|message|variable:.+)$",
+        }
     ),
 ]
 
@@ -226,6 +231,8 @@ class Embedded(PlanModel):
     """Regular expression of the URLs to fetch; null: all."""
     connections: Annotated[int, Field(ge=1, le=256)] = 6
     """Requests in flight at most."""
+    may_fail: bool = False
+    """Whether the request passes although a resource is missing."""
 
 
 def _embedded(value: object) -> object:
@@ -261,11 +268,14 @@ class Extractor(PlanModel):
     default: Text | None = None
     """The value if nothing is found; null: the variable keeps its old value."""
     source: Source = Field(default="body", validation_alias="from")
-    """body, headers, request_headers, request_body, url, status, message, or variable:NAME."""
+    """body, answer (header fields and body), headers, request_headers, request_body, url, status, message, or
+    variable:NAME."""
     groups: bool = False
     """Whether NAME_g, NAME_g0, NAME_g1 ... are set too."""
     required: bool = False
     """Whether the request fails if nothing is found."""
+    max_bytes: Annotated[int, Field(ge=1, lt=2**32)] | None = None
+    """Size of a value at most; a longer one is not found. Default: no limit."""
 
     @rule
     def _is_one(self) -> Iterator[PydanticCustomError]:
@@ -343,7 +353,8 @@ class Check(PlanModel):
     size: Annotated[Any, AfterValidator(_checked_size), _SIZE_SCHEMA] = None
     """Size in bytes, as in 100, '> 100', '<= 2000', '!= 0'."""
     source: Source = Field(default="body", validation_alias="from")
-    """body, headers, request_headers, request_body, url, status, message, or variable:NAME."""
+    """body, answer (header fields and body), headers, request_headers, request_body, url, status, message, or
+    variable:NAME."""
     invert: bool = False
     """Whether it must not be so."""
     any: bool = False
@@ -423,15 +434,45 @@ class Defaults(PlanModel):
     verify: bool | None = None
     """Whether certificates of servers are checked. Default: true."""
     embedded: Annotated[Embedded | None, BeforeValidator(_embedded), _EMBEDDED] = None
-    """Whether resources of HTML answers are fetched: true, or {match, connections}."""
+    """Whether resources of HTML answers are fetched: true, or {match, connections, may_fail}."""
     waits: Annotated[tuple[Timer, ...], BeforeValidator(_list)] = ()
     """Waits before each request; their times add."""
     ok: str | None = None
     """Statuses of answers that do not fail. Default: 200-399."""
 
 
+class PageElement(PlanModel):
+    """A link, an image or a form of the last page or of a page in its frames, by what it has."""
+
+    text: Text | None = None
+    """The text of a link, with single spaces."""
+    name: Text | None = None
+    """Its name."""
+    id: Text | None = None
+    """Its id."""
+    action: Text | None = None
+    """Where a form leads to: a URL, or the end of its path."""
+    href: Text | None = None
+    """Where a link leads to."""
+    alt: Text | None = None
+    """The text in place of an image."""
+    src: Text | None = None
+    """The URL of an image, or the end of its path."""
+    fields: Items[Text] = ()
+    """Names of fields that a form has."""
+    number: Number = 1
+    """Which of several, from 1."""
+
+
 class RequestFields(Defaults):
     """A request without its steps."""
+
+    link: PageElement | None = None
+    """A link of the last page, which is followed: {text: Sign off}."""
+    image: PageElement | None = None
+    """An image in a link, or one that submits its form: {alt: Search}."""
+    submit: PageElement | None = None
+    """A form of the last page, sent with its own fields and those of `form`: {action: login.pl}."""
 
     get: Text | None = None
     """URL, or path below `base`, of a GET request."""
@@ -479,9 +520,14 @@ class RequestFields(Defaults):
                 return method.upper(), url
         return self.method, self.url or ""
 
+    @property
+    def element(self) -> tuple[str, PageElement] | None:
+        """What of the last page is asked for: link, image or submit, and which one."""
+        return next(((key, one) for key in ELEMENTS if (one := getattr(self, key)) is not None), None)
+
     @rule
     def _is_one(self) -> Iterator[PydanticCustomError]:
-        given = [key for key in (*METHODS, "url") if getattr(self, key) is not None]
+        given = [key for key in (*METHODS, "url", *ELEMENTS) if getattr(self, key) is not None]
         if len(given) > 1:
             yield validation_error(f"{given[0]} and {given[1]} exclude each other", at=(given[1],), hint="remove one")
         bodies = [

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from leadline.plan.field_types import Items, PlanModel, SomeItems, rule, validation_error
 from leadline.plan.source import did_you_mean, nearest
 from leadline.plan.validation_errors import UNION_TAG
-from leadline.scenario.request_models import METHODS, RateTarget, RequestFields, Scope, Wait
+from leadline.scenario.request_models import ELEMENTS, METHODS, RateTarget, RequestFields, Scope, Wait
 from leadline.scenario.values import Condition, Name, Number, NumberOrForever, PlainText, Tags, Text, Time
 
 
@@ -289,6 +289,15 @@ class StopStep(BaseStep):
     """iteration, loop (the innermost), pass (of the innermost loop), user, test, test-now (cuts requests)."""
 
 
+class OutcomeStep(BaseStep):
+    """Says that a transaction around it has passed or failed, whatever its requests did."""
+
+    outcome: Literal["passed", "failed"]
+    """What it says."""
+    of: Text | None = None
+    """Name of the transaction; default: the innermost one."""
+
+
 class CookieStep(BaseStep):
     """Puts a cookie into the user's jar."""
 
@@ -310,7 +319,7 @@ class LuaStep(BaseStep):
 
 
 _BY_KEY: dict[str, type[PlanModel]] = {
-    **dict.fromkeys((*METHODS, "url"), RequestStep),
+    **dict.fromkeys((*METHODS, "url", *ELEMENTS), RequestStep),
     "parallel": ParallelStep,
     "transaction": TransactionStep,
     "repeat": RepeatStep,
@@ -334,6 +343,7 @@ _BY_KEY: dict[str, type[PlanModel]] = {
     "count": CountStep,
     "next": NextStep,
     "stop": StopStep,
+    "outcome": OutcomeStep,
     "cookie": CookieStep,
     "lua": LuaStep,
     "steps": SequenceStep,

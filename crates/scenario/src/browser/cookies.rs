@@ -70,11 +70,6 @@ impl Jar {
         self.0.is_empty()
     }
 
-    /// Forgets all cookies.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Keeps the cookie of a Set-Cookie field; one that is malformed or of a foreign domain is ignored.
     pub fn receive(&mut self, field: &str, destination: &Destination<'_>) {
         let mut parts = field.split(';');

@@ -86,6 +86,9 @@ impl Compiler {
                 let name = node.label.as_deref().ok_or_else(|| self.error("a transaction needs a label"))?;
                 self.transaction(name, (*includes_waits, *hides_requests), nodes, depth)?;
             }
+            NodeAction::Outcome { passed, transaction } => {
+                self.emit(Instruction::Outcome(transaction.as_deref().map(Box::from), *passed));
+            }
             NodeAction::Wait { wait } => {
                 let wait = self.wait(wait)?;
                 self.emit(Instruction::Wait(wait));

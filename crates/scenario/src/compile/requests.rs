@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use fancy_regex::Regex;
 use leadline_wire::scenario::{self as ir, CheckTest, LabelKind, MissRule, RequestBody, ScenarioRequest, TemplatePart};
 
 use super::state::{CompileError, Compiler};
 use crate::browser::html::selector::Selector;
-use crate::program::{Body, BodyPart, Check, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test};
+use crate::program::{
+    Body, BodyPart, Check, Element, Embedded, Extractor, Find, Miss, Parameter, Pick, Request, Subject, Template, Test,
+};
 use crate::search::regex;
 
 impl Compiler {
@@ -25,6 +26,7 @@ impl Compiler {
         for header in &request.headers {
             headers.push((self.template(&header.name)?, self.template(&header.value)?));
         }
+        let element = request.element.as_ref().map(|element| self.element(element)).transpose()?;
         let basic = request.basic_credentials.as_ref();
         let basic =
             basic.map(|basic| Ok((self.template(&basic.user)?, self.template(&basic.password)?))).transpose()?;
@@ -36,9 +38,11 @@ impl Compiler {
         let needs_head = request.redirects > 0
             || request.uses_cookies
             || request.uses_cache
-            || subjects().any(|subject| matches!(subject, Subject::Headers | Subject::Reason))
+            || subjects().any(|subject| matches!(subject, Subject::Answer | Subject::Headers | Subject::Reason))
             || extractors.iter().any(|one| matches!(one.find, Find::Header(_)));
-        let needs_body = reads_json || embedded.is_some() || subjects().any(|subject| *subject == Subject::Body);
+        let needs_body = reads_json
+            || embedded.is_some()
+            || subjects().any(|subject| matches!(subject, Subject::Answer | Subject::Body));
         let needs_request = request.uses_cache
             || request.redirects > 0
             || request.embedded.is_some()
@@ -49,6 +53,7 @@ impl Compiler {
             label,
             method: self.template(&request.method)?,
             url,
+            element,
             query: self.parameters(&request.query)?,
             headers,
             body: self.body(request.body.as_ref())?,
@@ -75,6 +80,15 @@ impl Compiler {
         compiled.is_constant = is_constant(&compiled);
         self.program.requests.push(compiled);
         Ok(self.program.requests.len() as u32 - 1)
+    }
+
+    fn element(&mut self, element: &ir::PageElement) -> Result<Element, CompileError> {
+        self.program.keeps_pages = true;
+        let mut has = Vec::new();
+        for one in &element.has {
+            has.push((self.template(&one.name)?, self.template(&one.value)?));
+        }
+        Ok(Element { kind: element.kind, has, number: self.expression(&element.number)? })
     }
 
     fn parameters(&mut self, parameters: &[ir::Parameter]) -> Result<Vec<Parameter>, CompileError> {
@@ -118,6 +132,7 @@ impl Compiler {
     fn subject(&mut self, subject: &ir::Subject) -> Result<Subject, CompileError> {
         Ok(match subject {
             ir::Subject::Body {} => Subject::Body,
+            ir::Subject::Answer {} => Subject::Answer,
             ir::Subject::Headers {} => Subject::Headers,
             ir::Subject::Status {} => Subject::Status,
             ir::Subject::Url {} => Subject::Url,
@@ -164,14 +179,15 @@ impl Compiler {
         let slot = self.slot(&extractor.variable);
         let subject = self.subject(&extractor.subject)?;
         let variable = (extractor.variable.as_str().into(), slot);
-        Ok(Extractor { variable, subject, find, pick, on_miss, sets_groups: extractor.sets_groups })
+        let max_bytes = extractor.max_bytes.map_or(usize::MAX, |bytes| bytes as usize);
+        Ok(Extractor { variable, subject, find, pick, on_miss, sets_groups: extractor.sets_groups, max_bytes })
     }
 
-    fn embedded(&self, rule: &ir::EmbeddedRule) -> Result<(Option<Arc<Regex>>, u32), CompileError> {
+    fn embedded(&self, rule: &ir::EmbeddedRule) -> Result<Embedded, CompileError> {
         let pattern = rule.pattern.as_deref().filter(|pattern| !pattern.is_empty());
         let pattern = pattern.map(|pattern| regex(pattern, true)).transpose();
         let pattern = pattern.map_err(|message| self.error(message))?;
-        Ok((pattern.map(Arc::new), rule.at_once.max(1)))
+        Ok(Embedded { pattern: pattern.map(Arc::new), at_once: rule.at_once.max(1), may_fail: rule.may_fail })
     }
 
     fn check_json_path(&mut self, path: &[TemplatePart]) -> Result<(), CompileError> {
@@ -234,7 +250,8 @@ fn is_constant(request: &Request) -> bool {
         Body::Form(fields) => are_fixed(fields),
         Body::Multipart(_) => false,
     };
-    body && is_fixed(&request.method)
+    body && request.element.is_none()
+        && is_fixed(&request.method)
         && request.url.iter().all(is_fixed)
         && are_fixed(&request.query)
         && request.headers.iter().all(|(name, value)| is_fixed(name) && is_fixed(value))

@@ -451,9 +451,12 @@ impl VirtualUsers {
             (user.iteration, user.population_iteration) = (kept.iteration, kept.population_iteration);
             self.flows.initialize(user, now_ns);
         }
+        if user.iteration == 0 && population.clears_cookies && !user.jar.is_empty() {
+            user.first_jar = Some(Box::new(user.jar.clone()));
+        }
         if user.iteration > 0 {
             if population.clears_cookies {
-                user.jar.clear();
+                user.jar = user.first_jar.as_deref().cloned().unwrap_or_default();
             }
             if population.clears_cache {
                 user.cache = None;

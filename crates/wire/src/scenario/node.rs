@@ -144,6 +144,15 @@ pub enum NodeAction {
         /// The nodes.
         nodes: Vec<Node>,
     },
+    /// Says that an open transaction has passed or failed, whatever its requests did.
+    #[schemars(title = "OutcomeNode")]
+    Outcome {
+        /// Whether it has passed.
+        passed: bool,
+        /// The label of the transaction; the innermost one if absent. Nothing happens where it is not open.
+        #[serde(default)]
+        transaction: Option<String>,
+    },
     /// Waits.
     #[schemars(title = "WaitNode")]
     Wait {

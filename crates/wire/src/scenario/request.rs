@@ -25,6 +25,10 @@ pub struct ScenarioRequest {
     /// Characters that a request cannot have are percent-encoded; others are sent as they are.
     #[serde(default)]
     pub path: Template,
+    /// An element of the user's last pages that gives the request its URL, in place of scheme, host, port and path; of a
+    /// form also the method and the fields, which those of the body replace and go on.
+    #[serde(default)]
+    pub element: Option<PageElement>,
     /// Parameters that are appended to the query.
     #[serde(default)]
     pub query: Vec<Parameter>,
@@ -74,6 +78,32 @@ pub struct ScenarioRequest {
     /// extractors have set.
     #[serde(default)]
     pub checks: Vec<Check>,
+}
+
+/// An element of a page. The user's last pages are the last one that a request without a frame got, and those in its frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PageElement {
+    /// What it is.
+    pub kind: PageElementKind,
+    /// What it has: attributes and their values, `text`, its text with single spaces, or `field`, the name of a form's field.
+    /// URLs may be ends of paths.
+    #[serde(default)]
+    pub has: Vec<HeaderTemplate>,
+    /// Which of several, from 1, over all pages.
+    pub number: Expression,
+}
+
+/// A kind of elements that lead to another page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PageElementKind {
+    /// A link.
+    Link,
+    /// An image in a link, or one that submits its form.
+    Image,
+    /// A form.
+    Form,
 }
 
 /// A parameter of a query or a form.
@@ -170,6 +200,9 @@ pub struct EmbeddedRule {
     pub pattern: Option<String>,
     /// Requests at once.
     pub at_once: u32,
+    /// Whether the page passes although a resource is missing.
+    #[serde(default)]
+    pub may_fail: bool,
 }
 
 /// A range of status codes.
@@ -193,6 +226,9 @@ pub enum Subject {
     /// The response's header fields, as lines `Name: value`.
     #[schemars(title = "HeadersSubject")]
     Headers {},
+    /// The response's header fields, an empty line, and its body.
+    #[schemars(title = "AnswerSubject")]
+    Answer {},
     /// The status code.
     #[schemars(title = "StatusSubject")]
     Status {},
@@ -235,6 +271,9 @@ pub struct Extractor {
     /// on, and their number as `variable_g`.
     #[serde(default)]
     pub sets_groups: bool,
+    /// The largest value, bytes; longer ones are not found.
+    #[serde(default)]
+    pub max_bytes: Option<u32>,
     /// Where it is defined.
     #[serde(default)]
     pub source: Option<SourcePlace>,

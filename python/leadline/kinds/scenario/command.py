@@ -17,7 +17,7 @@ from leadline.kinds.scenario.model import LoadedScenario, ScenarioTest
 from leadline.kinds.scenario.options import COMMAND
 from leadline.kinds.scenario.targets import targets_of
 from leadline.plan.options import test_values
-from leadline.scenario.files import read_scenario_file, reader_below
+from leadline.scenario.files import find_scenario, read_scenario_file, reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _jtl(path: Path, load: ScenarioWorkload) -> SampleFormat:
 
 def _loaded(values: Mapping[str, Any], given: Mapping[str, str]) -> LoadedScenario:
     """The scenario's file. Raises PlanError."""
-    path = values["file"]
+    path = find_scenario(values["file"])
     options = FormatOptions(
         parameters=given,
         skips_scripts=values["scripts"] == "skip",
@@ -130,7 +130,6 @@ def _print(conversion: Conversion) -> None:
     """What a conversion changed, on stderr."""
     differing = [item for item in conversion.items if item.outcome != "kept"]
     for item in differing[:_MOST_LINES]:
-        place = conversion.file if item.line is None else f"{conversion.file}:{item.line}"
-        print_note(f"{place}: {item.outcome}: {item.what}: {item.why}")
+        print_note(f"{conversion.place(item)}: {item.outcome}: {item.what}: {item.why}")
     if len(differing) > _MOST_LINES:
         print_note(f"and {len(differing) - _MOST_LINES} more (`leadline convert` lists all)")

@@ -56,13 +56,17 @@ class LoadedScenario:
 def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> LoadedScenario:
     """The scenario at a path, read by the plan's reader as the test's keys say; its own files lie in its folder or
     below."""
+    from leadline.scenario.files import find_scenario
     from leadline.scenario.formats import FormatOptions, read_scenario
 
     external = (info.context or {}).get("external")
     if external is None:
         raise ValueError("files cannot be read here")
     folder = text.folder if isinstance(text, PlanText) else Path()
-    path = folder / text
+    try:
+        path = find_scenario(folder / text)
+    except PlanError as error:
+        raise ValueError(str(error)) from None
 
     def read_file(name: str) -> bytes:
         named = path.parent / name.replace("\\", "/")
@@ -122,7 +126,7 @@ class ScenarioTest(UsersTest):
     any_file: bool = False
     """Whether files outside of the scenario's folder are read too."""
     file: ScenarioFile
-    """Path of the scenario: YAML, a .jmx or a .har file, relative to this file."""
+    """Path of the scenario: YAML, a .jmx, .har, .usr or .lrs file, or the folder of a .usr, relative to this file."""
     duration_ms: DurationMs = Field(default=LONGEST_MS, validation_alias="duration")
     """Longest time, warm-up included; default: the scenario's own."""
     trace: bool = False

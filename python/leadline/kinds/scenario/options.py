@@ -11,13 +11,20 @@ from leadline.plan.options import Command, Option
 
 COMMAND = Command(
     ScenarioTest,
-    "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter or a .har file.",
+    "Run a scenario: users with a flow of requests.\n\nFrom Leadline's YAML, a .jmx of JMeter, a .har file, or "
+    "a script (.usr) or scenario (.lrs) of LoadRunner.",
     "Examples: leadline scenario examples/shop.yaml -J host=127.0.0.1 -J port=8080\n"
     "          leadline scenario examples/shop.jmx -J threads=50 -d 1m\n"
     "          leadline scenario --example > my.yaml",
     position=7,
     rows=(
-        Option((), "A scenario in YAML, a .jmx or a .har file.", type=Path, metavar="FILE", parameter="file"),
+        Option(
+            (),
+            "A scenario in YAML, a .jmx or .har file, a .usr or its folder, or a .lrs.",
+            type=Path,
+            metavar="FILE",
+            parameter="file",
+        ),
         Option(
             ("-J", "--param"),
             "Value of a parameter of the scenario, or of a JMeter property; repeatable.",

@@ -49,7 +49,8 @@ pub fn resources(html: &str, page: &Url, pattern: Option<&Regex>) -> Vec<Url> {
     found
 }
 
-fn joined(base: &Url, reference: &str) -> Option<Url> {
+/// Returns the URL of a reference in a page; `None` for what leads to no server.
+pub fn joined(base: &Url, reference: &str) -> Option<Url> {
     let reference = reference.trim();
     let reference = reference.split('#').next().unwrap_or_default();
     let scheme = reference.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());

@@ -7,7 +7,7 @@ use leadline_wire::scenario::OnError;
 
 use super::records::{mark_failed, Instants};
 use super::{context, Effect, ExchangeEnd, ExchangeFailure, Flows, Send, Step};
-use crate::browser::cookies::Destination;
+use crate::browser::cookies::{Destination, Jar};
 use crate::compressed::decompressed;
 use crate::encoding::join;
 use crate::judge::{judge, Failure, Reply};
@@ -27,14 +27,15 @@ impl Flows {
         let due_ns = now_ns.saturating_sub(user.late_ns);
         let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         match render(&mut context, definition) {
-            Ok(mut outgoing) => {
+            Ok((mut outgoing, frame)) => {
                 if self.is_cached(user, definition, &mut outgoing, now_ns) {
                     user.last.failed = false;
                     return;
                 }
                 let id = self.exchange_number();
                 let sent = definition.needs_request.then(|| outgoing.clone());
-                user.lanes.push(Lane::new(id, request, due_ns, definition.redirects, &outgoing.url, sent));
+                let lane = Lane::new(id, request, due_ns, definition.redirects, &outgoing.url, sent);
+                user.lanes.push(Lane { frame, ..lane });
                 self.effects.push_back(Effect::Send(Box::new(self.send(slot, id, definition, outgoing, due_ns))));
             }
             Err(fault) => {
@@ -59,8 +60,9 @@ impl Flows {
             keeps_head: definition.needs_head
                 || definition.needs_body
                 || self.program.keeps_last_head
-                || self.program.keeps_last_body,
-            keeps_body: definition.needs_body || self.program.keeps_last_body,
+                || self.program.keeps_last_body
+                || self.program.keeps_pages,
+            keeps_body: definition.needs_body || self.program.keeps_last_body || self.program.keeps_pages,
         }
     }
 
@@ -128,11 +130,7 @@ impl Flows {
         lane.opening = joined(lane.opening, end.opening);
         if request.cookies {
             let now_s = self.tools.epoch_ms(now_ns).div_euclid(1000);
-            let url = lane.url.clone();
-            let fields = end.head.lines().filter_map(|line| line.split_once(": "));
-            for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
-                user.jar.receive(value, &Destination::of(&url, now_s));
-            }
+            receive_cookies(&mut user.jar, end.head, &Destination::of(&lane.url, now_s));
         }
         let refused = match self.follow(slot, user, place, request, end, now_ns) {
             Redirected::Sent => return Some(Step::Requesting),
@@ -142,6 +140,7 @@ impl Flows {
         self.remember(user, place, request, end, now_ns);
         let lane = user.lanes.swap_remove(place);
         if let Some(page) = lane.parent {
+            self.keep_frame(user, &lane, page, end);
             let outcome = refused.map_or(Ok((end.status, end.done_ns)), Err);
             self.end_resource(slot, user, (&lane, page), outcome, now_ns);
             return self.go_on(slot, user, now_ns);
@@ -170,6 +169,7 @@ impl Flows {
             head: program.keeps_last_head.then(|| end.head.into()),
             body: program.keeps_last_body.then(|| String::from_utf8_lossy(&body).into()),
         };
+        self.keep_page(user, &lane, end, &body);
         let mut context = context(&program, &self.shared, &mut self.tools, user, now_ns);
         let figures = &mut self.figures.labels[request.label as usize];
         let judged = judge(&mut context, request, &reply, figures);
@@ -260,6 +260,14 @@ impl Flows {
         let send = Send { label, ..self.send(slot, id, request, outgoing, due_ns) };
         self.effects.push_back(Effect::Send(Box::new(send)));
         Redirected::Sent
+    }
+}
+
+/// Keeps the cookies of a response's header fields.
+fn receive_cookies(jar: &mut Jar, head: &str, destination: &Destination<'_>) {
+    let fields = head.lines().filter_map(|line| line.split_once(": "));
+    for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+        jar.receive(value, destination);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leadline_wire::scenario::{ControlAction, FeederEnd, FeederOrder, NormalSign, ThroughputScope};
 
-use super::records::mark_failed;
+use super::records::{mark_failed, set_outcome};
 use super::{context, Effect, Flows, Rendezvous, Step};
 use crate::encoding::has_control;
 use crate::evaluate::Context;
@@ -73,11 +73,13 @@ impl Flows {
                 waited_ns: 0,
                 includes_waits: *includes_waits,
                 failed: false,
+                outcome: None,
                 hides: *hides,
                 requests: (0, 0),
                 bytes: (0, 0),
             }),
             Instruction::TransactionEnd => self.end_frame(user, now_ns),
+            Instruction::Outcome(wanted, passed) => set_outcome(program, user, wanted.as_deref(), *passed),
             Instruction::ShuffleNext => {
                 self.next_branch(user);
                 return Ok(None);

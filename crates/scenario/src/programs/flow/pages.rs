@@ -11,6 +11,7 @@ use super::records::{mark_failed, Instants};
 use super::{context, Effect, ExchangeEnd, Flows, Send};
 use crate::browser::cache::{with_fields, Lookup};
 use crate::browser::html::resources::{is_html, resources};
+use crate::compressed::decompressed;
 use crate::judge::Failure;
 use crate::outgoing::Outgoing;
 use crate::program::Request;
@@ -67,15 +68,16 @@ impl Flows {
         now_ns: u64,
     ) -> Option<(Lane, Option<Failure>)> {
         let program = Arc::clone(&self.program);
-        let Some((pattern, at_once)) = &program.requests[lane.request as usize].embedded else {
+        let Some(rule) = &program.requests[lane.request as usize].embedded else {
             return Some((lane, failure));
         };
         if !(200..300).contains(&end.status) || !is_html(end.head) {
             return Some((lane, failure));
         }
-        let urls = resources(&String::from_utf8_lossy(body), &lane.url, pattern.as_deref());
+        let urls = resources(&String::from_utf8_lossy(body), &lane.url, rule.pattern.as_deref());
         let left = VecDeque::from(urls);
-        let page = Page { left, at_once: *at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
+        let page =
+            Page { left, at_once: rule.at_once, outstanding: 0, status: end.status, failure, done_ns: end.done_ns };
         let id = lane.id;
         user.lanes.push(Lane { page: Some(Box::new(page)), ..lane });
         self.fetch(slot, user, id, now_ns);
@@ -106,7 +108,8 @@ impl Flows {
                     }
                 }
                 Err(failure) => {
-                    if let Some(own) = &mut user.lanes[place].page {
+                    let may_fail = may_fail(&program.requests[request as usize]);
+                    if let Some(own) = user.lanes[place].page.as_mut().filter(|_| !may_fail) {
                         own.failure.get_or_insert(failure);
                     }
                 }
@@ -126,6 +129,7 @@ impl Flows {
         let program = Arc::clone(&self.program);
         let definition = &program.requests[request as usize];
         let mut view = context(&program, &self.shared, &mut self.tools, user, now_ns);
+        let asked = url.clone();
         let made = render_next(&mut view, definition, before, Redirect { url, becomes_get: true });
         let mut outgoing = made.map_err(|fault| -> Failure { (fault.cause.into(), fault.detail) })?;
         if self.is_cached(user, definition, &mut outgoing, now_ns) {
@@ -133,12 +137,41 @@ impl Flows {
         }
         let id = self.exchange_number();
         let sent = definition.needs_request.then(|| outgoing.clone());
-        let lane =
-            Lane { parent: Some(page), ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent) };
+        let lane = Lane {
+            parent: Some(page),
+            asked,
+            ..Lane::new(id, request, now_ns, definition.redirects, &outgoing.url, sent)
+        };
         user.lanes.push(lane);
         let send = Send { label: None, ..self.send(slot, id, definition, outgoing, now_ns) };
         self.effects.push_back(Effect::Send(Box::new(send)));
         Ok(true)
+    }
+
+    /// Keeps the page that a request got.
+    pub(super) fn keep_page(&self, user: &mut User, lane: &Lane, end: &ExchangeEnd<'_>, body: &[u8]) {
+        if self.program.keeps_pages && (200..300).contains(&end.status) && is_html(end.head) {
+            user.pages.replace(&lane.frame, &lane.url, &String::from_utf8_lossy(body));
+        }
+    }
+
+    /// Keeps the page in a frame, and fetches what it names with the page around it.
+    pub(super) fn keep_frame(&self, user: &mut User, lane: &Lane, page: u32, end: &ExchangeEnd<'_>) {
+        if !self.program.keeps_pages || !(200..300).contains(&end.status) || !is_html(end.head) {
+            return;
+        }
+        let Ok(body) = decompressed(end.head, end.body) else { return };
+        let html = String::from_utf8_lossy(&body);
+        if !user.pages.add_frame(&lane.asked, &lane.url, &html) {
+            return;
+        }
+        let rule = &self.program.requests[lane.request as usize].embedded;
+        let pattern = rule.as_ref().and_then(|rule| rule.pattern.as_deref());
+        let urls = resources(&html, &lane.url, pattern);
+        let whole = user.lanes.iter_mut().find(|other| other.id == page);
+        if let Some(own) = whole.and_then(|whole| whole.page.as_mut()) {
+            own.left.extend(urls);
+        }
     }
 
     /// Takes the end of a resource of a page.
@@ -150,8 +183,9 @@ impl Flows {
         outcome: Result<(u16, u64), Failure>,
         now_ns: u64,
     ) {
-        let label = self.program.requests[lane.request as usize].label;
-        self.figures.labels[label as usize].resources += 1;
+        let request = &self.program.requests[lane.request as usize];
+        let may_fail = may_fail(request);
+        self.figures.labels[request.label as usize].resources += 1;
         let Some(whole) = user.lanes.iter_mut().find(|other| other.id == page) else { return };
         whole.sent_bytes += lane.sent_bytes;
         whole.received_bytes += lane.received_bytes;
@@ -167,7 +201,7 @@ impl Flows {
                 Some(format!("{cause}: {detail}"))
             }
         };
-        if let Some(failure) = failure {
+        if let Some(failure) = failure.filter(|_| !may_fail) {
             let detail = format!("{}: {failure}", lane.url.absolute());
             own.failure.get_or_insert_with(|| ("resource_failed".into(), detail));
         }
@@ -188,4 +222,9 @@ impl Flows {
             Instants { sent_ns: lane.sent_ns, first_ns: lane.first_ns, done_ns: Some(done_ns), end_ns: now_ns };
         self.record(user, &lane, request, instants, Some(status), failure);
     }
+}
+
+/// Whether a page passes although a resource is missing.
+fn may_fail(request: &Request) -> bool {
+    request.embedded.as_ref().is_some_and(|rule| rule.may_fail)
 }

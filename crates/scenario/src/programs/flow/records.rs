@@ -9,7 +9,7 @@ use leadline_wire::scenario::SampleRule;
 use super::Flows;
 use crate::figures::{Age, End, Slow};
 use crate::judge::Failure;
-use crate::program::Request;
+use crate::program::{Program, Request};
 use crate::samples::{Sample, Samples};
 use crate::user::{Frame, Lane, User};
 
@@ -133,15 +133,26 @@ impl Flows {
 
     /// Ends the innermost frame in order: a transaction is recorded.
     pub(super) fn end_frame(&mut self, user: &mut User, now_ns: u64) {
-        let Some(Frame::Transaction { label, begun_ns, waited_ns, includes_waits, failed, requests, bytes, .. }) =
-            user.frames.pop()
+        let Some(Frame::Transaction {
+            label,
+            begun_ns,
+            waited_ns,
+            includes_waits,
+            failed,
+            outcome,
+            requests,
+            bytes,
+            ..
+        }) = user.frames.pop()
         else {
             return;
         };
         let whole_ns = now_ns.saturating_sub(begun_ns);
         let own_ns = if includes_waits { whole_ns } else { whole_ns.saturating_sub(waited_ns) };
-        let failure: Option<Failure> =
-            failed.then(|| ("request_failed".into(), "a request of the transaction failed".to_owned()));
+        let failure: Option<Failure> = match outcome {
+            Some(passed) => (!passed).then(|| ("marked_failed".into(), "a step says that it has failed".to_owned())),
+            None => failed.then(|| ("request_failed".into(), "a request of the transaction failed".to_owned())),
+        };
         if !is_hidden(&user.frames) {
             let sample = Sample {
                 label,
@@ -198,6 +209,18 @@ fn count_in_transactions(user: &mut User, lane: &Lane, has_failed: bool) {
         if let Frame::Transaction { requests, bytes, .. } = frame {
             *requests = (requests.0 + 1, requests.1 + u32::from(has_failed));
             *bytes = (bytes.0 + lane.sent_bytes, bytes.1 + lane.received_bytes);
+        }
+    }
+}
+
+/// Says whether the open transaction of a name, or the innermost one, has passed.
+pub(super) fn set_outcome(program: &Program, user: &mut User, wanted: Option<&str>, passed: bool) {
+    for frame in user.frames.iter_mut().rev() {
+        if let Frame::Transaction { label, outcome, .. } = frame {
+            if wanted.is_none_or(|wanted| wanted == program.labels[*label as usize].name) {
+                *outcome = Some(passed);
+                return;
+            }
         }
     }
 }

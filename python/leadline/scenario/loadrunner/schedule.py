@@ -1,0 +1,154 @@
+"""The schedule of a Controller's scenario: when users start, how long they run, when they end. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree
+
+from leadline.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """A part of a schedule: users that start or end, or a time in which they run."""
+
+    users: float
+    """Users that start; below 0: that end; minus infinity: all end."""
+    length_s: float
+
+
+@dataclass(slots=True)
+class Schedule:
+    """What is scheduled for a group, or for all."""
+
+    changes: list[UserChange] = field(default_factory=list)
+    is_until_complete: bool = False
+    """Whether users end with their iterations."""
+    delay_s: float = 0
+    after: list[str] = field(default_factory=list)
+    """Groups that must have ended before."""
+    has_batches: bool = False
+    """Whether several users start or end at once."""
+
+    @property
+    def most_users(self) -> int:
+        """Users at the same time at most."""
+        most = now = 0.0
+        for change in self.changes:
+            now = max(0.0, now + change.users) if change.users > float("-inf") else 0.0
+            most = max(most, now)
+        return round(most)
+
+
+def read_schedules(text: str, file: str, line: int) -> tuple[Schedule | None, dict[str, Schedule]]:
+    """The schedule of all groups, or None, and those of single groups by name. Raises PlanError."""
+    start = text.find("<LoadTest")
+    if "<!DOCTYPE" in text or start < 0:
+        raise PlanError(file, line, "the schedule is not readable", hint="save the scenario in the Controller again")
+    try:
+        root = ElementTree.fromstring(text[start:])
+    except ElementTree.ParseError as error:
+        raise PlanError(file, line, f"the schedule is not readable: {error}") from None
+    current = root.findtext("./Schedulers/CurrentSchedulerId", "1")
+    schedulers = root.findall("./Schedulers/Scheduler")
+    scheduler = next((one for one in schedulers if one.get("ID") == current), schedulers[0] if schedulers else None)
+    manual = None if scheduler is None else scheduler.find("Manual")
+    if manual is None:
+        raise PlanError(file, line, "the scenario is not scheduled by hand", hint="a goal has no native form")
+    if manual.findtext("SchedulerType", "Global") == "Global":
+        return _schedule(manual.find("Global/Scheduling")), {}
+    groups: dict[str, Schedule] = {}
+    for one in manual.findall("Groups/GroupScheduler"):
+        schedule = _schedule(one.find("Scheduling"))
+        _read_start(schedule, one.find("StartupMode"))
+        groups[one.findtext("GroupName", "").lower()] = schedule
+    return None, groups
+
+
+def _schedule(scheduling: Any) -> Schedule:
+    found = Schedule()
+    if scheduling is None:
+        found.is_until_complete = True
+        return found
+    complete = scheduling.find("RunUntilComplete")
+    if complete is not None:
+        found.is_until_complete = True
+        for part in complete:
+            _add(found, part, "RampUp" if part.tag == "Run" else part.tag)
+    for part in scheduling.find("DynamicScheduling") if scheduling.find("DynamicScheduling") is not None else ():
+        _add(found, part, part.tag)
+    return found
+
+
+def _add(schedule: Schedule, part: Any, tag: str) -> None:
+    """One action of a schedule."""
+    if tag in ("RampUp", "RampDown", "RampDownAll"):
+        count, interval = (_number(part.findtext(f"Batch/{name}")) for name in ("Count", "Interval"))
+        total = _number(part.findtext("TotalVusersNumber"))
+        if tag == "RampDownAll":
+            total = schedule.most_users
+        length = interval * total / count if count > 0 else 0.0
+        schedule.has_batches |= count > 1
+        schedule.changes.append(UserChange(total if tag == "RampUp" else -total, length))
+    elif tag == "Duration":
+        if part.find("RunUntilComplete") is not None or part.find("RunUntilCompletion") is not None:
+            schedule.is_until_complete = True
+        elif part.findtext("RunFor") is not None:
+            schedule.changes.append(UserChange(0, _number(part.findtext("RunFor"))))
+    elif tag == "StopAll":
+        schedule.changes.append(UserChange(float("-inf"), 0))
+
+
+def _read_start(schedule: Schedule, mode: Any) -> None:
+    """When a group starts: at once, after a time, or after another group."""
+    for one in mode.iter() if mode is not None else ():
+        text = (one.text or "").strip()
+        if text.replace(".", "").isdecimal():
+            schedule.delay_s = float(text)
+        elif text and "group" in one.tag.lower() + one.tag.lower():
+            schedule.after.append(text)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float((text or "0").strip().replace(",", "."))
+    except ValueError:
+        return 0.0
+
+
+def load_of(schedule: Schedule, share: float, users: int, iterations: int) -> dict[str, Any]:
+    """The native load of a group with its share of the users, which number `users`."""
+    load: dict[str, Any]
+    ups = [change for change in schedule.changes if change.users > 0]
+    if schedule.is_until_complete:
+        load = {"users": users, "iterations": iterations}
+        if ups and ups[0].length_s > 0:
+            load["ramp"] = seconds(ups[0].length_s)
+    elif len(ups) == 1 and not any(float("-inf") < change.users < 0 for change in schedule.changes):
+        run = sum(change.length_s for change in schedule.changes if change.users == 0)
+        load = {"users": users}
+        if ups[0].length_s > 0:
+            load["ramp"] = seconds(ups[0].length_s)
+        # The last user starts one interval before the ramp's end.
+        last_s = ups[0].length_s - ups[0].length_s / max(ups[0].users, 1)
+        load["duration"] = seconds(last_s + run)
+    else:
+        load = {"stages": _stages(schedule, share)}
+    if schedule.delay_s > 0:
+        load["delay"] = seconds(schedule.delay_s)
+    return load
+
+
+def _stages(schedule: Schedule, share: float) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    now = 0.0
+    for change in schedule.changes:
+        now = max(0.0, now + change.users) if change.users > float("-inf") else 0.0
+        found.append({"to": round(now * share), "over": seconds(change.length_s)})
+    return found
+
+
+def seconds(length_s: float) -> str:
+    """A time in the native form."""
+    return f"{length_s:.3f}".rstrip("0").rstrip(".") + "s"
