@@ -217,7 +217,7 @@ fn count_in_transactions(user: &mut User, lane: &Lane, has_failed: bool) {
 pub(super) fn set_outcome(program: &Program, user: &mut User, wanted: Option<&str>, passed: bool) {
     for frame in user.frames.iter_mut().rev() {
         if let Frame::Transaction { label, outcome, .. } = frame {
-            if wanted.is_none_or(|wanted| wanted == program.labels[*label as usize].name) {
+            if wanted.is_none_or(|wanted| *wanted == *program.labels[*label as usize].name) {
                 *outcome = Some(passed);
                 return;
             }
