@@ -2,6 +2,8 @@
 //! Each kind of source is a module that reads bytes in order with bounded memory; `recorded` is what they all give. Opens
 //! no file or socket, reads no clock. Sources are hostile: what cannot be read costs one count of its cause.
 
+mod logs;
 mod recorded;
 
+pub use logs::{Log, LogFormat};
 pub use recorded::{Cause, Causes, Recorded, RecordedAnswer, Source, SourceError};

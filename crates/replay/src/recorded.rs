@@ -9,6 +9,9 @@ pub struct Recorded {
     pub start_ns: i64,
     /// How exact that is, ns: 1,000,000,000 for logs with whole seconds.
     pub precision_ns: u32,
+    /// How long before the source's stamp it began, ns: a log's line is stamped at the end, where it has a duration. 0: the
+    /// stamp is the start.
+    pub lead_ns: u64,
     /// Its session: requests with the same number belong to one user and keep their order. A hash of what the source has:
     /// the connection, a cookie, or address and agent.
     pub session: u64,
@@ -75,6 +78,19 @@ impl Causes {
     /// Counts one.
     pub fn add(&mut self, cause: Cause) {
         *self.counts.entry(cause).or_default() += 1;
+    }
+
+    /// Counts several.
+    pub fn add_count(&mut self, cause: Cause, count: u64) {
+        if count > 0 {
+            *self.counts.entry(cause).or_default() += count;
+        }
+    }
+
+    /// Returns how many of a cause there were.
+    #[must_use]
+    pub fn count(&self, cause: Cause) -> u64 {
+        self.counts.get(&cause).copied().unwrap_or(0)
     }
 
     /// Returns the counts that are not zero.
