@@ -3,7 +3,9 @@
 //! no file or socket, reads no clock. Sources are hostile: what cannot be read costs one count of its cause.
 
 mod logs;
+mod order;
 mod recorded;
 
 pub use logs::{Log, LogFormat};
+pub use order::{OrderLimits, Ordered};
 pub use recorded::{Cause, Causes, Recorded, RecordedAnswer, Source, SourceError};
