@@ -2,6 +2,7 @@
 //! Each file is self-contained: the crates' own tests include it by its path and run the stored corpus through it,
 //! without cargo-fuzz.
 
+pub mod access_log;
 pub mod capture;
 pub mod http;
 pub mod ikev2;

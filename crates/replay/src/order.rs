@@ -215,7 +215,7 @@ impl Window {
         let is_ahead = |from_ns: i64| stamp_ns > from_ns.saturating_add(window_ns);
         let mut reached_ns = stamp_ns;
         let doubted_ns = self.doubted_ns.take();
-        if self.latest_ns != i64::MIN && is_ahead(self.latest_ns) {
+        if self.latest_ns != i64::MIN && is_ahead(self.latest_ns.saturating_add(self.moved_ns)) {
             let confirmed_ns = doubted_ns.filter(|doubted_ns| stamp_ns >= doubted_ns.saturating_sub(window_ns));
             if confirmed_ns.is_none_or(is_ahead) {
                 self.doubted_ns = Some(stamp_ns);

@@ -70,7 +70,7 @@ impl LogFormat {
         }
         let lines: Vec<&[u8]> = lines.iter().filter(|line| !line.trim_ascii().is_empty()).copied().collect();
         let named =
-            ["haproxy", "alb", "istio", "envoy", "traefik", "nginx-main", "combined", "vhost_combined", "common"];
+            ["haproxy", "alb", "istio", "envoy", "traefik", "nginx-main", "vhost_combined", "combined", "common"];
         let named = named.iter().filter_map(|name| Self::read(name).ok());
         let mut best: Option<(usize, Self)> = None;
         for mut format in Self::recognise_json(&lines).into_iter().chain(named) {
@@ -156,7 +156,7 @@ impl LogFormat {
 
     fn read(text: &str) -> Result<Self, String> {
         let lower = text.to_ascii_lowercase();
-        let (name, captures) = lower.split_once('{').map_or((lower.trim(), ""), |(name, rest)| (name.trim(), rest));
+        let name = lower.split('{').next().unwrap_or_default().trim();
         let named =
             |format: &str, tokens: Vec<Token>, is_open| Self::new(name, tokens, format_escapes(format), is_open);
         match name {
@@ -169,7 +169,8 @@ impl LogFormat {
             "envoy" => named(envoy::DEFAULT, envoy::read_format(envoy::DEFAULT)?, false),
             "istio" => named(envoy::ISTIO, envoy::read_format(envoy::ISTIO)?, true),
             "haproxy" | "httplog" | "httpslog" => {
-                let captures: Vec<_> = captures.trim_end_matches('}').split('|').map(str::to_owned).collect();
+                let captures = text.split_once('{').map_or("", |(_, captures)| captures.trim_end_matches('}'));
+                let captures: Vec<_> = captures.split('|').map(|name| name.trim().to_owned()).collect();
                 named(haproxy::HTTPLOG, haproxy::read_format(haproxy::HTTPLOG, &captures)?, true)
             }
             "w3c" | "iis" | "cloudfront" => Ok(Self::new_w3c()),

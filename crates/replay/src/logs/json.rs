@@ -21,17 +21,17 @@ pub(super) struct Keys {
 
 #[derive(Clone, Debug)]
 enum Node {
-    Value(Slot),
+    Slot(Slot),
     Object(Keys),
 }
 
 /// A member of an object.
-struct Member {
+struct JsonMember {
     key: Span,
-    value: Value,
+    value: JsonValue,
 }
 
-enum Value {
+enum JsonValue {
     /// A text or a bare value, and where it ends.
     Plain(Span, usize),
     /// An object, and where its members begin.
@@ -53,7 +53,7 @@ impl Keys {
     fn insert(&mut self, path: &[Vec<u8>], slot: Slot) {
         let Some((key, rest)) = path.split_first() else { return };
         if rest.is_empty() {
-            self.members.push((key.clone(), Node::Value(slot)));
+            self.members.push((key.clone(), Node::Slot(slot)));
             return;
         }
         let found = self.members.iter().position(|(other, node)| other == key && matches!(node, Node::Object(_)));
@@ -90,14 +90,14 @@ impl Keys {
             };
             let node = self.find(&line[member.key.from as usize..member.key.to as usize], &mut next);
             at = match member.value {
-                Value::Plain(span, end) => {
-                    if let Some(Node::Value(slot)) = node {
+                JsonValue::Plain(span, end) => {
+                    if let Some(Node::Slot(slot)) = node {
                         spans[usize::from(*slot)] = span;
                     }
                     end
                 }
-                Value::Object(_) if depth == MAX_DEPTH => return Err(Cause::Malformed),
-                Value::Object(begin) => match node {
+                JsonValue::Object(_) if depth == MAX_DEPTH => return Err(Cause::Malformed),
+                JsonValue::Object(begin) => match node {
                     Some(Node::Object(keys)) => keys.parse_object(line, begin, spans, depth + 1)?,
                     _ => Self::default().parse_object(line, begin, spans, depth + 1)?,
                 },
@@ -136,19 +136,19 @@ fn list_object(text: &[u8], from: usize, path: &mut Path, members: &mut Vec<(Pat
         };
         path.push(text[member.key.from as usize..member.key.to as usize].to_vec());
         at = match member.value {
-            Value::Plain(span, end) => {
+            JsonValue::Plain(span, end) => {
                 members.push((path.clone(), text[span.from as usize..span.to as usize].to_vec()));
                 end
             }
-            Value::Object(_) if path.len() > MAX_DEPTH => return Err(Cause::Malformed),
-            Value::Object(begin) => list_object(text, begin, path, members)?,
+            JsonValue::Object(_) if path.len() > MAX_DEPTH => return Err(Cause::Malformed),
+            JsonValue::Object(begin) => list_object(text, begin, path, members)?,
         };
         path.pop();
     }
 }
 
 /// The member that begins here, or where the object ends.
-fn read_member(line: &[u8], from: usize) -> Result<Result<Member, usize>, Cause> {
+fn read_member(line: &[u8], from: usize) -> Result<Result<JsonMember, usize>, Cause> {
     let mut at = from;
     while let b' ' | b'\t' | b',' | b'\r' | b'\n' = *line.get(at).ok_or(Cause::CutOff)? {
         at += 1;
@@ -167,13 +167,13 @@ fn read_member(line: &[u8], from: usize) -> Result<Result<Member, usize>, Cause>
     let value = match *line.get(at).ok_or(Cause::CutOff)? {
         b'"' => {
             let span = read_text(line, at)?;
-            Value::Plain(span, span.to as usize + 1)
+            JsonValue::Plain(span, span.to as usize + 1)
         }
-        b'{' => Value::Object(at + 1),
+        b'{' => JsonValue::Object(at + 1),
         b'[' => read_array(line, at)?,
         _ => read_bare(line, at)?,
     };
-    Ok(Ok(Member { key, value }))
+    Ok(Ok(JsonMember { key, value }))
 }
 
 /// The text between quotes, of which the first is here.
@@ -189,7 +189,7 @@ fn read_text(line: &[u8], from: usize) -> Result<Span, Cause> {
 }
 
 /// An array as its first value that is no array or object.
-fn read_array(line: &[u8], from: usize) -> Result<Value, Cause> {
+fn read_array(line: &[u8], from: usize) -> Result<JsonValue, Cause> {
     let (mut at, mut depth, mut first) = (from, 0_u32, None);
     loop {
         match *line.get(at).ok_or(Cause::CutOff)? {
@@ -197,7 +197,7 @@ fn read_array(line: &[u8], from: usize) -> Result<Value, Cause> {
             b']' | b'}' => {
                 depth -= 1;
                 if depth == 0 {
-                    return Ok(Value::Plain(first.unwrap_or_default(), at + 1));
+                    return Ok(JsonValue::Plain(first.unwrap_or_default(), at + 1));
                 }
             }
             b'"' => {
@@ -212,14 +212,14 @@ fn read_array(line: &[u8], from: usize) -> Result<Value, Cause> {
 }
 
 /// A value without quotes: until a comma that a member's name follows, or the object's end.
-fn read_bare(line: &[u8], from: usize) -> Result<Value, Cause> {
+fn read_bare(line: &[u8], from: usize) -> Result<JsonValue, Cause> {
     let mut at = from;
     loop {
         at += line.get(at..).and_then(|rest| memchr2(b',', b'}', rest)).ok_or(Cause::CutOff)?;
         let next = line.get(skip_spaces(line, at + 1));
         if line[at] == b'}' || matches!(next, Some(b'"' | b'}') | None) {
             let text = line[from..at].trim_ascii_end();
-            return Ok(Value::Plain(Span::new(from, from + text.len()), at));
+            return Ok(JsonValue::Plain(Span::new(from, from + text.len()), at));
         }
         at += 1;
     }

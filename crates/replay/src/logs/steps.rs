@@ -63,6 +63,8 @@ enum Extent {
     Slash,
     /// In braces, or not there at all.
     Braces,
+    /// At a space or the line's end: the last field of a format whose lines may go on.
+    Word,
 }
 
 impl Steps {
@@ -83,7 +85,8 @@ impl Steps {
                 Some(Token::Variable(next)) => Some(next),
                 _ => None,
             };
-            let extent = choose_extent(&variable, &literal, next)?;
+            let is_last = literal.is_empty() && next.is_none();
+            let extent = if is_open && is_last { Extent::Word } else { choose_extent(&variable, &literal, next)? };
             steps.push(Step { slot: meaning.add(variable), extent, literal });
         }
         Ok(Self { start, steps, is_open })
@@ -136,6 +139,7 @@ impl Step {
             Extent::Slash => {
                 line[at..].iter().position(|byte| matches!(byte, b'/' | b' ' | b'"')).map(|found| at + found)
             }
+            Extent::Word => Some(find_byte(b' ', &line[at..]).map_or(line.len(), |found| at + found)),
             Extent::Braces => return self.find_braces(line, at),
         };
         let end = end.ok_or(Cause::Malformed)?;

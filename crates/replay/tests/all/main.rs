@@ -1,12 +1,8 @@
 //! Tests of the crate through its interface.
 
-mod gor;
-mod har;
-mod jtl;
-mod large;
-mod packet_faults;
-mod packets;
-mod recorded_captures;
+mod formats;
+mod golden;
+mod made_log;
+mod order;
+mod properties;
 mod stored_corpus;
-mod truth;
-mod wire;
