@@ -63,8 +63,9 @@ def convert(files: dict[str, bytes], parameters: dict[str, str] | None = None) -
         root, conversion = read_usr(own["case.usr"], "case.usr", read_file, parameters or {}, skips_scripts=False)
     except PlanError as error:
         return {"refused": [one.message for one in (error, *error.others)]}
-    document = plain(root)
-    return document | document.pop("groups")[0] | _differing(conversion)
+    document: dict[str, Any] = plain(root)
+    group: dict[str, Any] = document.pop("groups")[0]
+    return document | group | _differing(conversion)
 
 
 def _differing(conversion: Conversion) -> dict[str, list[str]]:
