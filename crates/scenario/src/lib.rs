@@ -17,6 +17,7 @@ mod executors;
 mod fault;
 pub mod figures;
 mod judge;
+mod label;
 mod masking;
 mod numbers;
 mod outgoing;

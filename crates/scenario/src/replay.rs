@@ -1,6 +1,6 @@
 //! Recorded traffic sent again. A reader elsewhere makes [`ReplayRequest`]s of a source and passes them on in the order
 //! in which they are due; `sessions` is the machine that lets each session of the source be a user of its own, with its
-//! cookies and connections. `correlate` replaces values that answers give anew, `compare` finds what differs between two
+//! cookies and connections (`session`). `correlate` replaces values that new answers give otherwise, `compare` finds what differs between two
 //! answers, `differences` counts that. The machine opens no socket and reads no clock.
 
 mod compare;
@@ -9,6 +9,7 @@ mod differences;
 mod pattern;
 mod program;
 mod request;
+mod session;
 mod sessions;
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ MACHINE_REASONS = frozenset(
         # A sender or a receiver that had no CPU when it needed one.
         *("thread-saturated", "thread-starved", "thread-waited", "quota-used-up", "near-ceiling", "users-wait"),
         "ends-cpus-full",
-        *("sends-late", "read-late", "unsent", "ran-over", "pushback"),
+        *("sends-late", "read-late", "source-read-late", "unsent", "ran-over", "pushback"),
         *("receiver-socket-drops", "receiver-backlog-drops", "sender-interface-drops"),
         # Figures that differ from one moment, or from one repeat, to the next.
         *("intervals-disagree", "change-point", "precision-unknown", "percentile-uncertain"),

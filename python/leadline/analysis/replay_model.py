@@ -25,7 +25,7 @@ class ReplayFindings:
     """What became of a replay."""
 
     format: str  # The format of the source, as recognised or as given.
-    sessions_by: str  # What sessions were told apart by.
+    sessions_by: str  # What distinguished sessions.
     read: int  # Requests of the source.
     passed_on: int
     """Those that were to be sent, copies and second targets included."""
@@ -41,7 +41,7 @@ class ReplayFindings:
     """Requests that had not been read when they were due; null where they are sent as they come."""
     compared: int  # Answers that were compared.
     differing: int  # Those with a difference that is no noise.
-    replaced: int  # Values in requests that answers gave anew.
+    replaced: int  # Values in requests that new answers gave otherwise.
     differences: tuple[ReplayDifference, ...]  # The most frequent first.
     more_differences: int  # Differences that have no row.
     broken_off: str | None  # Why reading ended early; null if it did not.

@@ -70,6 +70,7 @@ _OF_CODE: Mapping[str, Mapping[Family, Bound]] = {
     "users-wait": {**dict.fromkeys(_RATES, Bound.LEAST), **dict.fromkeys(_TIMES, Bound.NONE)},
     "sends-late": {Family.LATENCY: Bound.MOST},
     "read-late": dict.fromkeys(_TIMES, Bound.MOST),
+    "source-read-late": {Family.LATENCY: Bound.MOST},
     "ran-over": dict.fromkeys(_RATES, Bound.LEAST),
     # The load that was asked for was not there: under it more may be lost, and how long answers take is not known.
     # What was never sent would have been later than all that was.

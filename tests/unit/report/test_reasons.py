@@ -21,6 +21,7 @@ from leadline.report.reasons import MOST_IN_FULL, reasons_of_results, why_not_va
 
 # Reasons that take no result's validity away: of a run as a whole, or notes.
 WITHOUT_ADVICE = {
+    "source-whole-seconds",
     "periodic-stalls",
     "roughly-known",
     "head-and-tail",
@@ -75,6 +76,8 @@ JUDGED_ANYWHERE = {
     "too-few-clients",
     # Of packets: what counted them, and what it could tell apart.
     *("interface-counters", "uncounted-packets", "inexact-packets"),
+    # Of recordings.
+    "source-broken-off",
 }
 """Reasons that hold whatever the machine does."""
 

@@ -29,7 +29,7 @@ use self::outbox::{Outbox, SampleRows};
 use self::plan::Plan;
 use self::replay::Reader;
 use self::watch::Watch;
-use self::worker::{Place, WorkerParts, WorkerReport};
+use self::worker::{UserContext, WorkerParts, WorkerReport};
 use super::net::io_backend::{Engine, IoBackend, IoBackends};
 use crate::events::system_error;
 use crate::flows::counters;
@@ -91,7 +91,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
         let mut inboxes: Vec<_> = std::mem::take(&mut reader.inboxes).into_iter().map(Some).collect();
         let reports = run.threads(backends, |index| {
             let inbox = inboxes[index].take();
-            move |plan: &Plan, place| recorded_users(plan, place, inbox)
+            move |plan: &Plan, context| recorded_users(plan, context, inbox)
         })?;
         let (reports, users): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
         let (read, thread) = reader.join(at_ns);
@@ -108,16 +108,16 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
 }
 
 /// The users of a thread that follow the program's flow.
-fn flow_users(plan: &Plan, place: Place) -> VirtualUsers {
-    let Place { shared, share, limits, wall_offset_ns } = place;
+fn flow_users(plan: &Plan, context: UserContext) -> VirtualUsers {
+    let UserContext { shared, share, limits, wall_offset_ns } = context;
     let mut users = VirtualUsers::new(Arc::clone(&plan.program), shared, Tools::new(wall_offset_ns), share, limits);
     users.keep_samples(plan.samples.as_ref());
     users
 }
 
 /// The users of a thread that send what was recorded.
-fn recorded_users(plan: &Plan, place: Place, inbox: Option<Receiver<Vec<ReplayRequest>>>) -> Replayed {
-    let Place { shared, limits, wall_offset_ns, .. } = place;
+fn recorded_users(plan: &Plan, context: UserContext, inbox: Option<Receiver<Vec<ReplayRequest>>>) -> Replayed {
+    let UserContext { shared, limits, wall_offset_ns, .. } = context;
     let mut users = Replayed::new(Arc::clone(&plan.program), shared, limits, wall_offset_ns, inbox);
     users.keep_samples(plan.samples.as_ref());
     users
@@ -136,7 +136,7 @@ struct Run<'t> {
 
 impl Run<'_> {
     /// Runs the threads with their users and reports their progress; returns what they came to.
-    fn threads<B: IoBackend, U: Users + 'static, M: FnOnce(&Plan, Place) -> U + Send + 'static>(
+    fn threads<B: IoBackend, U: Users + 'static, M: FnOnce(&Plan, UserContext) -> U + Send + 'static>(
         &self,
         backends: Vec<B>,
         mut make_users: impl FnMut(usize) -> M,

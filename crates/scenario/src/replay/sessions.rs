@@ -12,13 +12,12 @@ use std::sync::Arc;
 use leadline_stats::Histogram;
 use leadline_wire::scenario::SampleRule;
 
-use super::correlate::Values;
 use super::differences::Differences;
 use super::request::{Answer, ReplayRequest, Role};
-use crate::browser::cookies::{Destination, Jar};
+use super::session::{failure_of, outgoing, Sent, Session};
+use crate::browser::cookies::Destination;
 use crate::executors::Limits;
 use crate::figures::{Age, End, Figures, Slow};
-use crate::outgoing::Outgoing;
 use crate::program::Program;
 use crate::programs::flow::{Effect, ExchangeEnd, ExchangeFailure, Send};
 use crate::samples::{Opening, Sample, Samples};
@@ -84,29 +83,6 @@ pub struct Replayed {
     counts: ReplayCounts,
     /// When no further request begins, ns, if the replay's time is over or it was stopped.
     over_ns: Option<u64>,
-}
-
-/// A session of the source.
-#[derive(Default)]
-struct Session {
-    key: u64,
-    number: u32,
-    jar: Jar,
-    values: Values,
-    outstanding: Vec<Sent>,
-    waiting: VecDeque<ReplayRequest>,
-    /// When the answers so far were complete in the source, ns by its clock.
-    source_end_ns: i64,
-    /// When the last answer came, ns.
-    answered_ns: u64,
-    used_ns: u64,
-}
-
-/// A request that awaits its answer.
-struct Sent {
-    exchange: u32,
-    request: ReplayRequest,
-    due_ns: u64,
 }
 
 /// A record whose roles are compared with each other.
@@ -479,77 +455,6 @@ struct Outcome {
     received_bytes: u64,
     opening: Option<Opening>,
     failure: Option<(Cow<'static, str>, String)>,
-}
-
-/// Why an answer counts as a failure: it says that it is one, and in the source it was none.
-fn failure_of(request: &ReplayRequest, status: u16) -> Option<(Cow<'static, str>, String)> {
-    let was = request.before.as_ref().and_then(|before| before.status);
-    if status < 400 || was.is_some_and(|was| was >= 400) {
-        return None;
-    }
-    let was = was.map_or_else(String::new, |was| format!("; in the source it was {was}"));
-    Some((format!("status_{status}").into(), format!("status {status}{was}")))
-}
-
-/// Returns the bytes of a request, with the session's cookies and values, and how many were replaced.
-fn outgoing(session: &Session, request: &ReplayRequest, now_s: i64) -> (Outgoing, u64) {
-    let mut replaced = 0;
-    let mut current = |text: &[u8]| -> Option<Vec<u8>> {
-        let (text, count) = session.values.replace(text)?;
-        replaced += count;
-        Some(text)
-    };
-    let (mut url, mut fields, mut cookie, mut body) = (request.url.clone(), None, None, None);
-    if !session.values.is_empty() {
-        if let Some(target) = current(request.url.target.as_bytes()).and_then(|target| String::from_utf8(target).ok()) {
-            url.target = target.into();
-        }
-        (fields, cookie, body) = (current(&request.fields), current(&request.cookie), current(&request.body));
-    }
-    let fields = fields.as_deref().unwrap_or(&request.fields);
-    let cookie = cookies(session, cookie.as_deref().unwrap_or(&request.cookie), &url, now_s);
-    let body = body.as_deref().unwrap_or(&request.body);
-    let mut bytes = Vec::with_capacity(64 + url.target.len() + fields.len() + cookie.len() + body.len());
-    for part in [&*request.method, b" ", url.target.as_bytes(), b" HTTP/1.1\r\n", fields] {
-        bytes.extend_from_slice(part);
-    }
-    if !cookie.is_empty() {
-        for part in [b"Cookie: ".as_slice(), cookie.as_bytes(), b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
-    }
-    if !body.is_empty() || matches!(&*request.method, b"POST" | b"PUT" | b"PATCH") {
-        bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(body);
-    let is_idempotent = matches!(&*request.method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE");
-    let outgoing = Outgoing {
-        url,
-        bytes: bytes.into(),
-        kept_fields: 0..0,
-        credentials: 0..0,
-        is_head: &*request.method == b"HEAD",
-        is_idempotent,
-        closes: false,
-    };
-    (outgoing, replaced)
-}
-
-/// Returns the Cookie field's value: the recorded cookies, each with the value that the target gave it, and those that
-/// only the target gave.
-fn cookies(session: &Session, recorded: &[u8], url: &leadline_http::Url, now_s: i64) -> String {
-    if session.jar.is_empty() {
-        return String::from_utf8_lossy(recorded).into_owned();
-    }
-    let mut own = String::new();
-    session.jar.send(&Destination::of(url, now_s), &mut own);
-    let recorded = String::from_utf8_lossy(recorded);
-    let has = |name: &str| own.split("; ").filter_map(|pair| pair.split_once('=')).any(|(other, _)| other == name);
-    let mut all: Vec<&str> = recorded.split(';').map(str::trim).collect();
-    all.retain(|pair| !pair.is_empty() && !has(pair.split('=').next().unwrap_or_default()));
-    all.extend((!own.is_empty()).then_some(own.as_str()));
-    all.join("; ")
 }
 
 impl Users for Replayed {

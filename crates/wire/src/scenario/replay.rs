@@ -131,7 +131,7 @@ pub struct ReplayHost {
 pub struct ReplayReport {
     /// The source's format, as recognised or as given.
     pub format: String,
-    /// What sessions were told apart by, in words.
+    /// What distinguished sessions, in words.
     pub sessions_by: String,
     /// Requests of the source that were read.
     pub read: u64,
@@ -139,7 +139,7 @@ pub struct ReplayReport {
     pub passed_on: u64,
     /// Requests and records that were not replayed, by cause.
     pub left_out: BTreeMap<String, u64>,
-    /// Sessions of the source among those passed on, copies included, as far as they are told apart within memory.
+    /// Sessions of the source among those passed on, copies included, as far as memory sufficed to distinguish them.
     pub sessions: u64,
     /// The first request's time by the source's clock, ms since 1970; absent without one.
     pub first_epoch_ms: Option<i64>,

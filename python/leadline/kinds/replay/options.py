@@ -11,10 +11,10 @@ COMMAND = Command(
     ReplayTest,
     "Send recorded requests again, at their own times.\n\n"
     "From access logs, .gor files, captures, HAR and JTL; their answers are compared.",
-    "Examples: leadline replay access.log http://127.0.0.1:8080/\n"
-    "          leadline replay access.log http://127.0.0.1:8080/ --speed 2 --only '/api/*'\n"
-    "          leadline replay requests.gor http://127.0.0.1:8080/ --writes --noise\n"
-    "          tail -F access.log | leadline replay - http://127.0.0.1:8080/ -d 1m",
+    "Examples: leadline replay examples/access.log http://127.0.0.1:8080/\n"
+    "          leadline replay examples/access.log http://127.0.0.1:8080/ --speed 2 --only '/item/*'\n"
+    "          leadline replay examples/visits.gor http://127.0.0.1:8080/ --writes --noise\n"
+    "          leadline replay examples/access.log http://127.0.0.1:8080/ --against http://127.0.0.1:8080/",
     position=8,
     rows=(
         Option((), "The recording; - reads stdin.", key="source", metavar="SOURCE", parameter="source"),

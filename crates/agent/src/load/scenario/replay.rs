@@ -1,13 +1,13 @@
 //! A replay: recorded requests that a thread of its own reads (`reader`, from what `open` recognises), chooses and passes
 //! on (`dispatch`) to the threads of users, which send them (`leadline_scenario::replay`).
 
+mod causes;
 mod dispatch;
 mod open;
 mod reader;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leadline_scenario::replay::{replay_program, Differences, ReplayCounts};
@@ -96,27 +96,4 @@ fn differences(program: &Program, found: &Differences) -> (Vec<ReplayDifference>
         after: own.example.as_ref().map(|(_, after)| after.clone()),
     };
     (all.into_iter().map(row).collect(), more)
-}
-
-/// The names of causes in a report.
-fn cause_name(cause: leadline_replay::Cause) -> &'static str {
-    use leadline_replay::Cause;
-    match cause {
-        Cause::Malformed => "malformed",
-        Cause::CutOff => "cut_off",
-        Cause::NoRequest => "not_a_request",
-        Cause::Tls => "tls",
-        Cause::Gap => "gap",
-        Cause::Unfinished => "unfinished",
-        Cause::Upgraded => "upgraded",
-        Cause::TooLarge => "too_large",
-        Cause::OutOfOrder => "out_of_order",
-    }
-}
-
-/// Adds the causes of a source to those of the dispatch.
-fn add_causes(left_out: &mut BTreeMap<String, u64>, causes: &leadline_replay::Causes) {
-    for (cause, count) in causes.iter() {
-        *left_out.entry(cause_name(cause).to_owned()).or_default() += count;
-    }
 }

@@ -51,7 +51,7 @@ pub struct WorkerReport {
 }
 
 /// What the users of a thread need to know.
-pub struct Place {
+pub struct UserContext {
     pub shared: Arc<Shared>,
     pub share: ThreadShare,
     pub limits: Limits,
@@ -63,7 +63,7 @@ pub struct Place {
 /// are in the report.
 pub fn run<B: IoBackend, U: Users>(
     parts: WorkerParts<B>,
-    make_users: impl FnOnce(&Plan, Place) -> U,
+    make_users: impl FnOnce(&Plan, UserContext) -> U,
     at_ns: u64,
     signal: &ControlSignal,
 ) -> io::Result<(WorkerReport, U)> {
@@ -72,7 +72,7 @@ pub fn run<B: IoBackend, U: Users>(
     backend.begin()?;
     let offset_ns = (realtime_ns() as i64).wrapping_sub(monotonic_ns() as i64);
     let limits = Limits { at_ns, duration_ns: plan.duration_ns, warmup_ns: plan.warmup_ns };
-    let users = make_users(&plan, Place { shared, share, limits, wall_offset_ns: offset_ns });
+    let users = make_users(&plan, UserContext { shared, share, limits, wall_offset_ns: offset_ns });
     let connections = Connections::new(ConnectionLimits {
         connections: plan.connections,
         connections_per_user: plan.connections_per_user,

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::Arc;
@@ -40,15 +41,6 @@ pub struct Dispatched {
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
     pub precision_ns: u32,
-}
-
-/// Whether more is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The next request.
-    More,
-    /// No more: the rest of the source lies after the end, or the replay is over.
-    Nothing,
 }
 
 /// Where requests go, and the Host that they have there: the target's own unless the source's is kept.
@@ -163,16 +155,16 @@ impl Dispatch {
         })
     }
 
-    /// Takes a request of the source.
-    pub fn take(&mut self, recorded: Recorded) -> Wanted {
+    /// Takes a request of the source; breaks if no more are wanted: the rest lies after the end, or the replay is over.
+    pub fn take(&mut self, recorded: Recorded) -> ControlFlow<()> {
         self.done.read += 1;
         let first_read_ns = *self.first_read_ns.get_or_insert(recorded.start_ns);
         if is_before(self.replay.end, first_read_ns, recorded.start_ns) == Some(false) {
-            return Wanted::Nothing;
+            return ControlFlow::Break(());
         }
         if let Some(cause) = self.refusal(&recorded, first_read_ns) {
             self.leave_out(cause);
-            return Wanted::More;
+            return ControlFlow::Continue(());
         }
         self.done.precision_ns = self.done.precision_ns.max(recorded.precision_ns);
         if self.records == 0 {
@@ -218,7 +210,7 @@ impl Dispatch {
     }
 
     /// Passes a request on, for each copy and role.
-    fn pass_on_all(&mut self, recorded: Recorded) -> Wanted {
+    fn pass_on_all(&mut self, recorded: Recorded) -> ControlFlow<()> {
         let Recorded { start_ns, session, method, target, host, fields, body, answer, .. } = recorded;
         let latency_ns = answer.latency_ns.and_then(|latency_ns| i64::try_from(latency_ns).ok());
         let source_end_ns = latency_ns.map(|latency_ns| start_ns.saturating_add(latency_ns));
@@ -271,8 +263,8 @@ impl Dispatch {
                 };
                 if self.replay.copies > 1 {
                     self.shift(request);
-                } else if self.send(request) == Wanted::Nothing {
-                    return Wanted::Nothing;
+                } else if self.send(request) == ControlFlow::Break(()) {
+                    return ControlFlow::Break(());
                 }
             }
         }
@@ -333,42 +325,42 @@ impl Dispatch {
     }
 
     /// Passes on what is due up to an instant, ns after the start; all if there is none.
-    fn send_shifted(&mut self, until_ns: Option<u64>) -> Wanted {
+    fn send_shifted(&mut self, until_ns: Option<u64>) -> ControlFlow<()> {
         while let Some(Reverse(next)) = self.shifted.peek() {
             if until_ns.is_some_and(|until_ns| next.due_ns > until_ns) {
                 break;
             }
             let Some(Reverse(next)) = self.shifted.pop() else { break };
-            if self.send(next.request) == Wanted::Nothing {
-                return Wanted::Nothing;
+            if self.send(next.request) == ControlFlow::Break(()) {
+                return ControlFlow::Break(());
             }
         }
-        Wanted::More
+        ControlFlow::Continue(())
     }
 
     /// Passes a request on to its thread, in batches.
-    fn send(&mut self, request: ReplayRequest) -> Wanted {
+    fn send(&mut self, request: ReplayRequest) -> ControlFlow<()> {
         let thread = ((request.session >> 2) % self.inboxes.len() as u64) as usize;
         let (batch, bytes) = &mut self.batches[thread];
         *bytes += request.memory_bytes();
         batch.push(request);
         self.done.passed_on += 1;
         if batch.len() < BATCH_REQUESTS && *bytes < BATCH_BYTES {
-            return Wanted::More;
+            return ControlFlow::Continue(());
         }
         self.flush_one(thread)
     }
 
-    fn flush_one(&mut self, thread: usize) -> Wanted {
+    fn flush_one(&mut self, thread: usize) -> ControlFlow<()> {
         let (mut batch, _) = std::mem::take(&mut self.batches[thread]);
         if batch.is_empty() {
-            return Wanted::More;
+            return ControlFlow::Continue(());
         }
         let mut has_flushed_others = false;
         loop {
             match self.inboxes[thread].try_send(batch) {
-                Ok(()) => return Wanted::More,
-                Err(TrySendError::Disconnected(_)) => return Wanted::Nothing,
+                Ok(()) => return ControlFlow::Continue(()),
+                Err(TrySendError::Disconnected(_)) => return ControlFlow::Break(()),
                 Err(TrySendError::Full(back)) => {
                     batch = back;
                     // While this thread has enough, the others need what has been read for them.
@@ -400,19 +392,20 @@ impl Dispatch {
     }
 
     /// Passes everything on.
-    pub fn flush(&mut self) -> Wanted {
+    pub fn flush(&mut self) -> ControlFlow<()> {
         for thread in 0..self.inboxes.len() {
-            if self.flush_one(thread) == Wanted::Nothing {
-                return Wanted::Nothing;
+            if self.flush_one(thread) == ControlFlow::Break(()) {
+                return ControlFlow::Break(());
             }
         }
-        Wanted::More
+        ControlFlow::Continue(())
     }
 
     /// Passes on what is left at the end of the source.
     pub fn finish(mut self) -> Dispatched {
-        if self.send_shifted(None) == Wanted::More {
-            self.flush();
+        if self.send_shifted(None) == ControlFlow::Continue(()) {
+            // With nothing left to take them, the requests are not wanted.
+            let _ = self.flush();
         }
         self.done
     }

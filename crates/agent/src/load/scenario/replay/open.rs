@@ -35,7 +35,7 @@ const LIVE_ANSWER_WAIT_NS: u64 = 500_000_000;
 type Input = Box<dyn Read + Send>;
 
 /// What opening a source needs to know.
-pub struct Wanted {
+pub struct SourceNeeds {
     /// Seed of the times within whole seconds.
     pub seed: u64,
     /// Whether the bodies of answers are used.
@@ -50,7 +50,7 @@ pub struct Opened {
     pub format: String,
 }
 
-/// What sessions are told apart by.
+/// What distinguishes sessions.
 enum SessionsBy {
     Fixed(&'static str),
     Named(String),
@@ -92,7 +92,7 @@ impl Opened {
         self.source.causes()
     }
 
-    /// What its sessions are told apart by, in words.
+    /// What distinguishes its sessions, in words.
     pub fn sessions_by(&self) -> String {
         match &self.sessions_by {
             SessionsBy::Fixed(words) => (*words).to_owned(),
@@ -106,24 +106,24 @@ impl Opened {
 ///
 /// # Errors
 /// What is wrong, where, and what would be right.
-pub fn open(source: &ReplaySource, wanted: &Wanted, idle: &mut dyn FnMut() -> bool) -> Result<Opened, String> {
+pub fn open(source: &ReplaySource, needs: &SourceNeeds, idle: &mut dyn FnMut() -> bool) -> Result<Opened, String> {
     let limits = |port: Option<u16>| ReassemblyOptions {
         ports: port.into_iter().collect(),
-        keeps_answer_bodies: wanted.keeps_answer_bodies,
+        keeps_answer_bodies: needs.keeps_answer_bodies,
         ..ReassemblyOptions::default()
     };
     match source {
         ReplaySource::File { path, format, follows, port } => {
             let file = open_file(path, *follows).map_err(|error| format!("{path}: {error}"))?;
             let found = recognise(file, format.as_deref(), limits(*port), idle);
-            let opened = found.and_then(|found| in_order(found, *follows, wanted.seed, idle));
+            let opened = found.and_then(|found| in_order(found, *follows, needs.seed, idle));
             opened.map_err(|error| format!("{path}: {error}"))
         }
         ReplaySource::Capture { device, port } => {
             let options = ReassemblyOptions { answer_wait_ns: LIVE_ANSWER_WAIT_NS, ..limits(Some(*port)) };
             let capture = LiveCapture::open(device, options).map_err(|error| format!("{device}: {error}"))?;
             let found = Found::new(capture, format!("packets of {device}"), SessionsBy::Fixed("connection"));
-            in_order(found, true, wanted.seed, idle).map_err(|error| format!("{device}: {error}"))
+            in_order(found, true, needs.seed, idle).map_err(|error| format!("{device}: {error}"))
         }
     }
 }

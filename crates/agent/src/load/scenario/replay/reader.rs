@@ -11,8 +11,8 @@ use leadline_sys::clock::monotonic_ns;
 use leadline_wire::scenario::Replay;
 use leadline_wire::{ErrorReport, ThreadReport};
 
-use super::add_causes;
-use super::dispatch::{follows, Dispatch, Dispatched, Wanted};
+use super::causes::add_causes;
+use super::dispatch::{follows, Dispatch, Dispatched};
 use super::open::{self, Opened};
 use crate::events::input_error;
 use crate::metering::ThreadMeter;
@@ -33,7 +33,7 @@ pub struct ReadReport {
     pub dispatched: Dispatched,
     /// The format.
     pub format: String,
-    /// What sessions were told apart by.
+    /// What distinguished sessions.
     pub sessions_by: String,
     /// Why reading ended before the source's end.
     pub broken_off: Option<String>,
@@ -49,14 +49,14 @@ impl Reader {
         let dispatch = Dispatch::new(replay, program, outboxes, Arc::clone(&is_over));
         let dispatch = dispatch.map_err(|message| input_error("bad_replay", message))?;
         let source = replay.source.clone();
-        let wanted = open::Wanted { seed: program.seed, keeps_answer_bodies: replay.compares || replay.correlates };
+        let needs = open::SourceNeeds { seed: program.seed, keeps_answer_bodies: replay.compares || replay.correlates };
         let follows = follows(&source);
         // One that is written while it is read may have nothing yet: it is opened by the thread.
-        let opened = if follows { None } else { Some(open::open(&source, &wanted, &mut || true).map_err(bad_source)?) };
+        let opened = if follows { None } else { Some(open::open(&source, &needs, &mut || true).map_err(bad_source)?) };
         let own_is_over = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || {
             let meter = ThreadMeter::begin("replay-reader".to_owned(), monotonic_ns());
-            let opened = opened.map_or_else(|| open::open(&source, &wanted, &mut || !own_is_over.load(Relaxed)), Ok);
+            let opened = opened.map_or_else(|| open::open(&source, &needs, &mut || !own_is_over.load(Relaxed)), Ok);
             let report = match opened {
                 Ok(opened) => read(opened, dispatch, follows),
                 Err(message) => ReadReport {
@@ -92,9 +92,9 @@ fn read(mut opened: Opened, mut dispatch: Dispatch, follows: bool) -> ReadReport
     let mut broken_off = None;
     loop {
         // What was read is passed on before a source is waited for.
-        match opened.next(|| dispatch.flush() == Wanted::More && dispatch.is_wanted()) {
+        match opened.next(|| dispatch.flush().is_continue() && dispatch.is_wanted()) {
             Ok(Some(recorded)) => {
-                if dispatch.take(recorded) == Wanted::Nothing {
+                if dispatch.take(recorded).is_break() {
                     break;
                 }
             }

@@ -10,7 +10,7 @@ use leadline_scenario::Program;
 use leadline_wire::scenario::Replay;
 use serde_json::{json, Value};
 
-use super::dispatch::{Dispatch, Dispatched, Wanted};
+use super::dispatch::{Dispatch, Dispatched};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -49,7 +49,7 @@ fn dispatched(
     let is_over = Arc::new(AtomicBool::new(false));
     let mut dispatch = Dispatch::new(&replay(changes), &program, outboxes, is_over).unwrap();
     for one in source {
-        if dispatch.take(one) == Wanted::Nothing {
+        if dispatch.take(one).is_break() {
             break;
         }
     }
