@@ -21,6 +21,8 @@ pub(super) enum TimePattern {
     Haproxy,
     /// `2026-11-29T14:00:00.123Z`, with any number of decimals and any zone, or none.
     Iso,
+    /// The same by a server that writes whole seconds.
+    IsoSeconds,
     /// A number of units since 1970, with or without decimals.
     Number {
         /// The unit, ns.
@@ -82,8 +84,10 @@ impl TimePattern {
     /// How exact it usually is, ns: chooses between several times of a line.
     pub(super) fn usual_precision_ns(&self) -> i64 {
         match self {
-            Self::Clf | Self::Parts(_) => SECOND_NS,
-            Self::Haproxy | Self::Iso => MS_NS,
+            Self::Clf | Self::IsoSeconds | Self::Parts(_) => SECOND_NS,
+            Self::Haproxy => MS_NS,
+            // Mostly in milliseconds, but a number beside it surely is.
+            Self::Iso => 10 * MS_NS,
             Self::Number { unit_ns } => (*unit_ns).min(MS_NS),
             Self::Fraction { digits } => scale(*digits),
         }
@@ -103,7 +107,7 @@ impl TimePattern {
         match self {
             Self::Clf => read_clf(text, moment),
             Self::Haproxy => read_haproxy(text, moment),
-            Self::Iso => read_iso(text, moment),
+            Self::Iso | Self::IsoSeconds => read_iso(text, moment),
             Self::Number { unit_ns } => {
                 moment.epoch_ns = Some(read_decimal(text, *unit_ns)?);
                 let decimals = memchr::memchr(b'.', text).map_or(0, |point| text.len() - point - 1);
