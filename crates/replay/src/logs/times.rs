@@ -71,12 +71,13 @@ impl Moment {
     /// ns since 1970, if the parts are those of a time.
     pub(super) fn ns(&self) -> Option<i64> {
         if let Some(epoch_ns) = self.epoch_ns {
-            return (0..MAX_DAYS * 86_400 * SECOND_NS).contains(&epoch_ns).then_some(epoch_ns + self.fraction_ns);
+            let is_time = (0..MAX_DAYS * 86_400 * SECOND_NS).contains(&epoch_ns);
+            return is_time.then(|| epoch_ns + self.fraction_ns);
         }
         let is_date = (1..=12).contains(&self.month) && (1..=31).contains(&self.day) && self.year < 2200;
         let days = if is_date { count_days(self.year, self.month, self.day) } else { -1 };
         let seconds = days * 86_400 + self.second_of_day - self.zone_s;
-        (days >= 0 && seconds >= 0).then_some(seconds * SECOND_NS + self.fraction_ns)
+        (days >= 0 && seconds >= 0).then(|| seconds * SECOND_NS + self.fraction_ns)
     }
 }
 
@@ -376,6 +377,9 @@ mod tests {
             (TimePattern::Clf, "29/Foo/2025:14:02:03 +0000"),
             (TimePattern::Clf, "29/Nov/2025:24:02:03 +0000"),
             (TimePattern::Clf, "-"),
+            (TimePattern::Clf, "29/Nov/0026:14:02:03 +0000"),
+            (TimePattern::Haproxy, "29/Nov/9999:14:02:03.123"),
+            (TimePattern::Number { unit_ns: 1 }, "999999999999999999999"),
             (TimePattern::Haproxy, "29/Nov/2025:14:02:03.x"),
             (TimePattern::Iso, "2025-13-29T14:02:03Z"),
             (TimePattern::Iso, "2025-11-29T14:02:03.Z"),
