@@ -116,7 +116,7 @@ impl TimePattern {
                 Some(())
             }
             Self::Fraction { digits } => {
-                moment.fraction_ns = read_number(text)? * scale(*digits);
+                moment.fraction_ns = read_number(text.get(..*digits)?)? * scale(*digits);
                 moment.precision_ns = scale(*digits);
                 Some(())
             }
@@ -190,7 +190,7 @@ fn read_parts(parts: &[TimePart], text: &[u8], moment: &mut Moment) -> Option<()
             TimePart::Minute => moment.second_of_day += number()? * 60,
             TimePart::Second => moment.second_of_day += number()?,
             TimePart::Zone => moment.zone_s = read_zone(field)?,
-            TimePart::Epoch => moment.epoch_ns = Some(number()? * SECOND_NS),
+            TimePart::Epoch => moment.epoch_ns = Some(number()?.checked_mul(SECOND_NS)?),
             TimePart::Other(_) => {}
         }
     }
