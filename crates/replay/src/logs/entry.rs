@@ -134,7 +134,7 @@ impl Entries {
         let parts = self.meaning.latency.iter().map(|(slot, unit)| read_decimal(line.get(Some(*slot))?, *unit));
         let latency_ns = match self.meaning.latency.as_slice() {
             [] => duration_ns,
-            _ => parts.sum::<Option<i64>>().or(duration_ns),
+            _ => add_parts(parts).or(duration_ns),
         };
         RecordedAnswer {
             status: status.map(|code| code as u16),
@@ -338,6 +338,11 @@ impl Entries {
             (true, false) => format!("the logged time of the request's end, {exact}: the log has no duration"),
         }
     }
+}
+
+/// The sum, if each part is there.
+fn add_parts(mut parts: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+    parts.try_fold(0_i64, |sum, part| sum.checked_add(part?))
 }
 
 fn is_sent(name: &str) -> bool {

@@ -28,7 +28,14 @@ pub(super) fn is_format(text: &str) -> bool {
 /// What it has that is no format.
 pub(super) fn read_format(text: &str, captures: &[String]) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
+    let mut was_number = false;
     read_items(text, |literal, item| {
+        let is_plain = item.as_ref().is_some_and(|item| is_number(item));
+        if is_plain && literal == "/" && was_number {
+            // `1/1/0/0/0` as one field that is not needed: none of its parts has a space.
+            return;
+        }
+        was_number = is_plain;
         tokens.push(Token::Literal(literal.as_bytes().to_vec()));
         let Some(item) = item else { return };
         let variable = match item.alias {
@@ -121,6 +128,11 @@ fn split_alias(text: &str) -> Result<(&str, &str), String> {
         return Err("a `%` without a directive".to_owned());
     }
     Ok(text.split_at(end))
+}
+
+/// Whether an item is a number that a replay does not need.
+fn is_number(item: &Item<'_>) -> bool {
+    !item.is_quoted && ["ac", "fc", "bc", "sc", "rc", "sq", "bq"].contains(&item.alias)
 }
 
 /// What an alias is; those that a replay does not need, and unknown ones, are passed over.

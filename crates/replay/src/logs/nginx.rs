@@ -95,8 +95,7 @@ pub(super) fn read_variable(name: &str) -> Variable {
         "client" => Variable::AddressPort,
         "remote_user" => Variable::User,
         "time_local" => Variable::time(TimePattern::Clf, true),
-        // Whole seconds, which the text shows too; its usual precision is not this one.
-        "time_iso8601" => Variable::time(TimePattern::Iso, true),
+        "time_iso8601" => Variable::time(TimePattern::IsoSeconds, true),
         "msec" => Variable::time(seconds, true),
         "start_clf" => Variable::time(TimePattern::Clf, false),
         "start_iso" => Variable::time(TimePattern::Iso, false),

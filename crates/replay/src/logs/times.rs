@@ -21,6 +21,8 @@ pub(super) enum TimePattern {
     Haproxy,
     /// `2026-11-29T14:00:00.123Z`, with any number of decimals and any zone, or none.
     Iso,
+    /// The same by a server that writes whole seconds.
+    IsoSeconds,
     /// A number of units since 1970, with or without decimals.
     Number {
         /// The unit, ns.
@@ -69,12 +71,13 @@ impl Moment {
     /// ns since 1970, if the parts are those of a time.
     pub(super) fn ns(&self) -> Option<i64> {
         if let Some(epoch_ns) = self.epoch_ns {
-            return (0..MAX_DAYS * 86_400 * SECOND_NS).contains(&epoch_ns).then_some(epoch_ns + self.fraction_ns);
+            let is_time = (0..MAX_DAYS * 86_400 * SECOND_NS).contains(&epoch_ns);
+            return is_time.then(|| epoch_ns + self.fraction_ns);
         }
         let is_date = (1..=12).contains(&self.month) && (1..=31).contains(&self.day) && self.year < 2200;
         let days = if is_date { count_days(self.year, self.month, self.day) } else { -1 };
         let seconds = days * 86_400 + self.second_of_day - self.zone_s;
-        (days >= 0 && seconds >= 0).then_some(seconds * SECOND_NS + self.fraction_ns)
+        (days >= 0 && seconds >= 0).then(|| seconds * SECOND_NS + self.fraction_ns)
     }
 }
 
@@ -82,8 +85,10 @@ impl TimePattern {
     /// How exact it usually is, ns: chooses between several times of a line.
     pub(super) fn usual_precision_ns(&self) -> i64 {
         match self {
-            Self::Clf | Self::Parts(_) => SECOND_NS,
-            Self::Haproxy | Self::Iso => MS_NS,
+            Self::Clf | Self::IsoSeconds | Self::Parts(_) => SECOND_NS,
+            Self::Haproxy => MS_NS,
+            // Mostly in milliseconds, but a number beside it surely is.
+            Self::Iso => 10 * MS_NS,
             Self::Number { unit_ns } => (*unit_ns).min(MS_NS),
             Self::Fraction { digits } => scale(*digits),
         }
@@ -103,7 +108,7 @@ impl TimePattern {
         match self {
             Self::Clf => read_clf(text, moment),
             Self::Haproxy => read_haproxy(text, moment),
-            Self::Iso => read_iso(text, moment),
+            Self::Iso | Self::IsoSeconds => read_iso(text, moment),
             Self::Number { unit_ns } => {
                 moment.epoch_ns = Some(read_decimal(text, *unit_ns)?);
                 let decimals = memchr::memchr(b'.', text).map_or(0, |point| text.len() - point - 1);
@@ -111,7 +116,7 @@ impl TimePattern {
                 Some(())
             }
             Self::Fraction { digits } => {
-                moment.fraction_ns = read_number(text)? * scale(*digits);
+                moment.fraction_ns = read_number(text.get(..*digits)?)? * scale(*digits);
                 moment.precision_ns = scale(*digits);
                 Some(())
             }
@@ -185,7 +190,7 @@ fn read_parts(parts: &[TimePart], text: &[u8], moment: &mut Moment) -> Option<()
             TimePart::Minute => moment.second_of_day += number()? * 60,
             TimePart::Second => moment.second_of_day += number()?,
             TimePart::Zone => moment.zone_s = read_zone(field)?,
-            TimePart::Epoch => moment.epoch_ns = Some(number()? * SECOND_NS),
+            TimePart::Epoch => moment.epoch_ns = Some(number()?.checked_mul(SECOND_NS)?),
             TimePart::Other(_) => {}
         }
     }
@@ -372,6 +377,9 @@ mod tests {
             (TimePattern::Clf, "29/Foo/2025:14:02:03 +0000"),
             (TimePattern::Clf, "29/Nov/2025:24:02:03 +0000"),
             (TimePattern::Clf, "-"),
+            (TimePattern::Clf, "29/Nov/0026:14:02:03 +0000"),
+            (TimePattern::Haproxy, "29/Nov/9999:14:02:03.123"),
+            (TimePattern::Number { unit_ns: 1 }, "999999999999999999999"),
             (TimePattern::Haproxy, "29/Nov/2025:14:02:03.x"),
             (TimePattern::Iso, "2025-13-29T14:02:03Z"),
             (TimePattern::Iso, "2025-11-29T14:02:03.Z"),

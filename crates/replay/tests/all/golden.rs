@@ -98,6 +98,9 @@ fn figures_of_the_servers_are_kept() {
     // The first has a cookie; the other two of its connection belong together.
     assert_eq!(requests[1].session, requests[2].session);
     assert_ne!(requests[2].session, requests[3].session);
+    for (file, format) in [("nginx-json.log", Some(JSON)), ("nginx-json.log", None), ("nginx-hand.log", None)] {
+        assert_eq!(read(file, format).0[0].precision_ns, 1_000_000, "{file}: $msec, not the time beside it");
+    }
     let (requests, _) = read("apache-fine.log", Some(APACHE_FINE));
     assert_eq!((requests[0].start_ns, requests[0].precision_ns), (1_795_964_877_169_633_000, 1000));
     assert_eq!(requests[0].answer.latency_ns, Some(540_000));
