@@ -75,6 +75,15 @@ def test_folder_is_its_script(tmp_path: Path) -> None:
         find_scenario(tmp_path)
 
 
+def test_capitals_of_names_are_those_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "Data").mkdir()
+    (tmp_path / "Data" / "Users.dat").write_bytes(b"x")
+    assert reader_below(tmp_path)("data\\USERS.dat") == b"x"
+    for name in ("data/none.dat", "x" * 5000, "Data/../../x"):
+        with pytest.raises(ValueError, match=r"cannot be read|outside of"):
+            reader_below(tmp_path)(name)
+
+
 def test_script_in_another_language_is_refused() -> None:
     with pytest.raises(PlanError, match="the script is in Java, not C"):
         read_scenario(b"[General]\nType=Java\n[Actions]\nActions=Actions.java\n", "a.usr", FormatOptions())
