@@ -244,8 +244,11 @@ class Translator(Loops):
         if needs_loop:
             own = NativeLoop(frozenset({"return"}))
             outer_loops, self.loops = self.loops, [*self.loops, own]
+            self.depth += 1
             with self.block() as steps:
                 self._own_statements(inner, last)
+                self.close_block(depth)
+            self.depth = depth
             self.loops = outer_loops
             self.emit(function.place, repeat=1, steps=steps)
             self.leave(own, function.place)
