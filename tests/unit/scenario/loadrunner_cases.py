@@ -63,7 +63,7 @@ def convert(files: dict[str, bytes], parameters: dict[str, str] | None = None) -
         root, conversion = read_usr(own["case.usr"], "case.usr", read_file, parameters or {}, skips_scripts=False)
     except PlanError as error:
         return {"refused": [one.message for one in (error, *error.others)]}
-    document = plain(root)
+    document: dict[str, Any] = plain(root)
     return document | document.pop("groups")[0] | _differing(conversion)
 
 
