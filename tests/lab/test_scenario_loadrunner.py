@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import cli_runs as cli
 import pytest
@@ -162,6 +162,69 @@ def test_script_sends_what_its_statements_say(site: Site, tmp_path: Path) -> Non
         assert (labels[name]["ended"], labels[name]["failed"]) == (4, 2)
         assert labels[name]["errors"] == {"marked_failed": 2}
     assert {name: one["failed"] for name, one in labels.items() if one["failed"]} == {"visit": 2, "whole": 2}
+
+
+COMPUTED = r"""
+int add(int a, int b)
+{
+    int i;
+    for (i = 0; i < 5; i++) {
+        if (i == 3)
+            return a + b + i;
+    }
+    return 0;
+}
+Action()
+{
+    char buf[200], part[50]; char *tok; char *rest; int n = 7, i; float f; char rnd[10];
+    char *list[] = {"x", "y", "z"};
+    f = atof("2.5") * 2;
+    sprintf(buf, "%.2f|%-4s|%05d|%3d|%s", f, "ab", n, 42, "q");
+    lr_save_string(buf, "v");
+    web_url("1", "URL=http://127.0.0.1:PORT/a/{v}", "Mode=HTTP", LAST);
+    strcpy(buf, "k=1;;j=2");
+    tok = strtok(buf, ";");
+    strcpy(part, "");
+    while (tok != NULL) {
+        strcat(part, tok);
+        strcat(part, "+");
+        tok = strtok(NULL, ";");
+    }
+    lr_save_string(part, "v");
+    web_url("2", "URL=http://127.0.0.1:PORT/b/{v}", "Mode=HTTP", LAST);
+    rest = strchr(part, '=');
+    sprintf(buf, "%d-%s-%d-%d", (int)(rest - part), rest + 1, strlen(rest), add(1, 2));
+    lr_save_string(buf, "v");
+    web_url("3", "URL=http://127.0.0.1:PORT/c/{v}", "Mode=HTTP", LAST);
+    for (i = 0; i < 4; i++) rnd[i] = 'a' + i;
+    rnd[i] = 0;
+    strcpy(buf, list[n % 3]);
+    switch (n) {
+    case 1: strcat(buf, "1"); break;
+    case 7: strcat(buf, "7");
+    default: strcat(buf, "d");
+    }
+    lr_save_int(n / 2, "half");
+    lr_save_string(rnd, "v");
+    lr_save_string(buf, "w");
+    web_url("4", "URL=http://127.0.0.1:PORT/d/{v}/{w}/{half}/{nothere}", "Mode=HTTP", LAST);
+    return 0;
+}
+"""
+
+
+@pytest.mark.decided_by("exact texts")
+def test_computed_texts_are_those_of_c(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "a.usr").write_text("[Actions]\nAction=Action.c\n")
+    (tmp_path / "Action.c").write_text(COMPUTED.replace("PORT", str(site.server_address[1])))
+    done = leadline("scenario", str(tmp_path), "-J", "users=1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [unquote(text).removeprefix("GET ") for text in site.asked] == [
+        "/a/5.00|ab  |00007| 42|q",
+        "/b/k=1+j=2+",
+        "/c/1-1+j=2+-7-6",
+        "/d/abcd/7d/3/{nothere}",
+    ]
 
 
 def test_script_asks_for_its_users(tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def read_scenario_file(path: Path) -> bytes:
         raise PlanError(path, None, f"cannot be read: {error.strerror or error}") from None
 
 
+def find_in_any_case(path: Path) -> Path:
+    """The path, or the one that is there and differs in capitals alone: files of Windows name each other so."""
+    try:
+        if path.exists() or path.parent == path:
+            return path
+        folder = find_in_any_case(path.parent)
+        found = [one for one in folder.iterdir() if one.name.lower() == path.name.lower()]
+    except (OSError, ValueError, RecursionError):
+        return path  # reading it says what is wrong
+    return found[0] if len(found) == 1 else path
+
+
 def reader_below(folder: Path, *, anywhere: bool = False) -> Callable[[str], bytes]:
     """A function that reads the files that a scenario names; raises ValueError with a message for the user.
 
@@ -55,7 +67,7 @@ def reader_below(folder: Path, *, anywhere: bool = False) -> Callable[[str], byt
     """
 
     def read(name: str) -> bytes:
-        path = folder / name.replace("\\", "/")
+        path = find_in_any_case(folder / name.replace("\\", "/"))
         if not anywhere and not path.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{name} is outside of the scenario's folder; move it there, or give --any-file")
         try:

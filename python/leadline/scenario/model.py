@@ -88,7 +88,7 @@ class Group(PlanModel):
     new_user: bool = False
     """Whether each iteration is a new user, without variables, cookies and connections of the last one."""
     clear_cookies: bool = False
-    """Whether cookies are forgotten when an iteration begins."""
+    """Whether each iteration begins with the cookies that the first one began with, those of `before`."""
     clear_cache: bool = False
     """Whether the cache is emptied when an iteration begins."""
     new_connections: bool = False

@@ -64,8 +64,8 @@ def convert(files: dict[str, bytes], parameters: dict[str, str] | None = None) -
     except PlanError as error:
         return {"refused": [one.message for one in (error, *error.others)]}
     document: dict[str, Any] = plain(root)
-    group: dict[str, Any] = document.pop("groups")[0]
-    return document | group | _differing(conversion)
+    (group,) = document.pop("groups")
+    return {**document, **group, **_differing(conversion)}
 
 
 def _differing(conversion: Conversion) -> dict[str, list[str]]:

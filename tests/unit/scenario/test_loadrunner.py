@@ -12,6 +12,7 @@ from leadline.errors import PlanError
 from leadline.plan.source import plain
 from leadline.scenario.files import find_scenario, reader_below
 from leadline.scenario.formats import FormatOptions, read_scenario
+from leadline.scenario.loadrunner import translator
 from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.encodings import decode
 from leadline.scenario.loadrunner.ini import read_ini, read_number
@@ -73,6 +74,15 @@ def test_folder_is_its_script(tmp_path: Path) -> None:
     (tmp_path / "two.usr").touch()
     with pytest.raises(PlanError, match="has 2 scripts"):
         find_scenario(tmp_path)
+
+
+def test_capitals_of_names_are_those_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "Data").mkdir()
+    (tmp_path / "Data" / "Users.dat").write_bytes(b"x")
+    assert reader_below(tmp_path)("data\\USERS.dat") == b"x"
+    for name in ("data/none.dat", "x" * 5000, "Data/../../x"):
+        with pytest.raises(ValueError, match=r"cannot be read|outside of"):
+            reader_below(tmp_path)(name)
 
 
 def test_script_in_another_language_is_refused() -> None:
@@ -214,6 +224,14 @@ def test_controller_without_its_scripts_names_them(tmp_path: Path) -> None:
         read_scenario(text.encode(), str(tmp_path / "day.lrs"), FormatOptions(), reader_below(tmp_path))
 
 
+def test_calls_that_double_end_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "MAX_STATEMENTS", 500)
+    calls = "".join(f"void f{i}() {{ f{i + 1}(); f{i + 1}(); }}\n" for i in range(28))
+    text = f"{calls}void f28() {{ int x; x = 1; }}\nAction() {{ while (1) {{ f0(); }} }}"
+    (refusal,) = convert({"Action.c": text.encode()})["refused"]
+    assert refusal.endswith("own functions repeat more than 500 statements")
+
+
 HOSTILE = [
     "Action() { " + "{" * 500 + "}" * 500 + " }",
     "Action() { x = " + "(" * 500 + "1" + ")" * 500 + "; }",
@@ -226,6 +244,7 @@ HOSTILE = [
     "Action() { switch (1) { case",
     "\0\xff{}()[];,",
     "int a[",
+    "int a(=) {",
 ]
 
 

@@ -26,6 +26,8 @@ struct Page {
     frame: Box<str>,
     url: Url,
     html: Arc<str>,
+    /// The frames in it: their URLs and names.
+    frames: Vec<(Url, Box<str>)>,
 }
 
 /// A field of a form.
@@ -69,26 +71,18 @@ impl Pages {
 
     /// Takes the page of a frame that one of the pages names; returns whether one does.
     pub fn add_frame(&mut self, asked: &Url, url: &Url, html: &str) -> bool {
-        let name = self.0.iter().find_map(|page| {
-            let document = Document::read(&page.html);
-            let mut frames = document.elements().filter(|(_, one)| matches!(one.name.as_str(), "frame" | "iframe"));
-            frames.find_map(|(number, one)| {
-                let source = joined(&page.url, one.attribute("src")?)?;
-                (source == *asked).then(|| match one.attribute("name") {
-                    Some(name) if !name.is_empty() => name.to_owned(),
-                    _ => format!("{}#{number}", page.frame),
-                })
-            })
-        });
+        let mut frames = self.0.iter().flat_map(|page| &page.frames);
+        let name = frames.find(|(source, _)| source == asked).map(|(_, name)| name.clone());
         let Some(name) = name else { return false };
-        self.0.retain(|page| *page.frame != *name);
+        self.0.retain(|page| page.frame != name);
         self.push(&name, url, html)
     }
 
     fn push(&mut self, frame: &str, url: &Url, html: &str) -> bool {
         let fits = self.0.len() < MAX_PAGES && self.memory_bytes() + html.len() <= MAX_BYTES;
         if fits {
-            self.0.push(Page { frame: frame.into(), url: url.clone(), html: html.into() });
+            let frames = frames(frame, url, html);
+            self.0.push(Page { frame: frame.into(), url: url.clone(), html: html.into(), frames });
         }
         fits
     }
@@ -98,11 +92,11 @@ impl Pages {
     /// # Errors
     /// There are fewer, or it leads nowhere.
     pub fn find(&self, kind: PageElementKind, has: &[(String, String)], number: usize) -> Result<Chosen, Fault> {
-        let mut left = number;
+        let (mut left, steps) = (number.max(1), Steps::default());
         for page in &self.0 {
             let document = Document::read(&page.html);
             for (place, element) in document.elements() {
-                if !is_kind(kind, element) || !matches(&document, (place, element), has)? {
+                if !is_kind(kind, element) || !matches(&document, (place, element), has, &steps)? {
                     continue;
                 }
                 left -= 1;
@@ -123,6 +117,18 @@ impl Pages {
     pub fn memory_bytes(&self) -> usize {
         self.0.iter().map(|page| page.html.len() + page.frame.len() + size_of::<Page>()).sum()
     }
+}
+
+/// The frames of a page.
+fn frames(frame: &str, url: &Url, html: &str) -> Vec<(Url, Box<str>)> {
+    let document = Document::read(html);
+    let elements = document.elements().filter(|(_, one)| matches!(one.name.as_str(), "frame" | "iframe"));
+    let named = elements.filter_map(|(number, one)| {
+        let source = joined(url, one.attribute("src")?)?;
+        let name = one.attribute("name").filter(|name| !name.is_empty());
+        Some((source, name.map_or_else(|| format!("{frame}#{number}").into(), Box::from)))
+    });
+    named.take(MAX_PAGES).collect()
 }
 
 impl Page {
@@ -203,11 +209,18 @@ fn fields(document: &Document, form: u32) -> Vec<FormField> {
 }
 
 /// Whether a form has a field or a button of a name.
-fn has_field(document: &Document, form: u32, name: &str) -> bool {
-    let next = document.elements().find(|(number, one)| *number > form && one.name == "form");
-    let end = next.map_or(u32::MAX, |(number, _)| number);
-    let mut named = document.elements().filter(|(number, _)| (form + 1..end).contains(number));
-    named.any(|(_, one)| one.attribute("name") == Some(name))
+fn has_field(document: &Document, form: u32, name: &str, steps: &Steps) -> Result<bool, Fault> {
+    for (number, one) in document.elements() {
+        steps.add(1);
+        if number > form && one.name == "form" {
+            break;
+        }
+        if number > form && one.attribute("name") == Some(name) {
+            return Ok(true);
+        }
+    }
+    steps.check()?;
+    Ok(false)
 }
 
 fn collect(document: &Document, from: u32, end: u32) -> Vec<FormField> {
@@ -259,14 +272,19 @@ fn is_kind(kind: PageElementKind, element: &Element) -> bool {
     }
 }
 
-fn matches(document: &Document, (place, element): (u32, &Element), has: &[(String, String)]) -> Result<bool, Fault> {
+fn matches(
+    document: &Document,
+    (place, element): (u32, &Element),
+    has: &[(String, String)],
+    steps: &Steps,
+) -> Result<bool, Fault> {
+    steps.add(1);
+    steps.check()?;
     for (name, wanted) in has {
         let wanted = wanted.trim();
         let is_same = match name.as_str() {
-            "text" => {
-                document.text(place, &Steps::default())? == wanted.split_whitespace().collect::<Vec<_>>().join(" ")
-            }
-            "field" => has_field(document, place, wanted),
+            "text" => document.text(place, steps)? == wanted.split_whitespace().collect::<Vec<_>>().join(" "),
+            "field" => has_field(document, place, wanted, steps)?,
             "src" | "href" | "action" => element.attribute(name).is_some_and(|own| is_same_url(own.trim(), wanted)),
             _ => element.attribute(name).is_some_and(|own| own.trim() == wanted),
         };

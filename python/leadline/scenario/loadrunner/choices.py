@@ -115,8 +115,8 @@ class Choices(Controls):
             self.session.next_headers = headers if goes_on else {}
             return
         if before.place is not None:
-            why = "it is registered before a choice of which one branch alone sends a request"
-            self.script.cannot("web_reg_...", before.place, why)
+            why = "it is for the request in the choice behind it, of which one branch alone sends one"
+            self.script.changed("web_reg_...", before.place, why)
         self.registered, self.session.next_headers = Registered(), {}
 
     def _register_if(self, left: Registered, condition: Expression | None, place: SourceLine) -> None:

@@ -243,7 +243,8 @@ class Evaluation(Output):
             raise CannotRun(f"'{target.base.name}' is no array")
         own = Variable(local.name)
         head = Call("substring", (own, Literal(0), index))
-        character = _character_of(value)
+        is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
+        character = self.character_of_code(place, value.tree) if is_computed else _character_of(value)
         if character == Literal(""):
             self.set(place, local.name, head)
         else:

@@ -89,6 +89,10 @@ class Functions(Evaluation):
         self.script.changed(call.name, call.place, "its value is the text 'leadline'")
         return Value(Literal("leadline"), "text")
 
+    def process(self, call: c.FunctionCall) -> Value:
+        """`getpid`: a number that each user has alone."""
+        return Value(Call("user"), "int")
+
     def identify(self, call: c.FunctionCall) -> Value:
         """`lr_whoami`: the user's number, its group, and 0 for the scenario."""
         values = (Value(Call("user"), "int"), Value(Call("group"), "text"), ZERO)
@@ -100,10 +104,12 @@ class Functions(Evaluation):
 
     def _format(self, call: c.FunctionCall, at: int) -> Expression:
         pattern = parts_of(self.names.expand(self.text_of(call.arguments[at])))
-        if len(pattern) > 1 or not all(isinstance(one, str) for one in pattern):
+        values = [self.evaluate(one) for one in call.arguments[at + 1 :]]
+        if values and not all(isinstance(one, str) for one in pattern):
             raise CannotRun("a format that is computed has no native form", call.place)
-        text = str(pattern[0]) if pattern else ""
-        return format_values(text, [self.evaluate(one) for one in call.arguments[at + 1 :]])
+        # A value in place of the format has no fields.
+        parts = [format_values(one, values) if isinstance(one, str) else one for one in pattern]
+        return joined(parts)
 
     def print_text(self, call: c.FunctionCall) -> Value:
         """`sprintf`."""
@@ -407,6 +413,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Functions, c.FunctionCall], Value]]] =
     "web_save_timestamp_param": (1, Functions.save_time), "lr_save_timestamp": (1, Functions.save_time),
     "lr_save_param_regexp": (3, Functions.save_match), "lr_param_increment": (2, Functions.increment),
     "web_convert_param": (1, Functions.encode_parameter), "lr_get_attrib_string": (1, Functions.attribute),
+    "getpid": (0, Functions.process), "_getpid": (0, Functions.process),
     "lr_whoami": (1, Functions.identify), "lr_advance_param": (1, Functions.advance),
 }  # fmt: skip
 """The functions, each with the least number of its arguments."""

@@ -72,10 +72,13 @@ class _Parser(ExpressionParser):
             if self.text() == "void" and self.text(1) == ")":
                 self.at += 1
                 continue
+            start = self.at
             kind = self.type_of() if self.is_type() else "int"
             stars = self.count("*")
             name = self.text() if self.kind() == "name" else ""
             self.at += bool(name)
+            if self.at == start:
+                raise self.error(f"'{self.text()}' is no parameter")
             while self.take("["):
                 stars += 1
                 if not self.take("]"):

@@ -15,6 +15,7 @@ from leadline.plan import units
 from leadline.plan.source import Node
 from leadline.scenario.conversion import Conversion, Made, hoist, ordered, tree
 from leadline.scenario.loadrunner import syntax as c
+from leadline.scenario.loadrunner.chains import flatten
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.encodings import decode
 from leadline.scenario.loadrunner.ini import Section, read_ini
@@ -270,6 +271,9 @@ class _Group:
         group["flow"] = flow
         if end:
             group["afterwards"] = end
+        for key in ("before", "flow", "afterwards"):
+            if key in group:
+                group[key] = flatten(group[key], self._translator.names.unique)
         self._first_values(group)
         if settings.simulates_cache:
             why = "pages load their resources each time; LoadRunner's cache is not simulated"

@@ -29,9 +29,10 @@ def called_functions(one: Any) -> Iterator[c.FunctionCall]:
     return (node for node in walk(one) if isinstance(node, c.FunctionCall))
 
 
-def changed_names(one: Any, functions: Mapping[str, c.Function], seen: frozenset[str] = frozenset()) -> set[str]:
+def changed_names(one: Any, functions: Mapping[str, c.Function], seen: set[str] | None = None) -> set[str]:
     """Names of variables and parameters that something may change, also in own functions that it calls."""
     found: set[str] = set()
+    seen = set() if seen is None else seen
     for node in walk(one):
         if isinstance(node, c.Assignment | c.Step):
             target: Any = node.target
@@ -46,18 +47,21 @@ def changed_names(one: Any, functions: Mapping[str, c.Function], seen: frozenset
                 if isinstance(argument, c.Text):
                     found.add(argument.value.rpartition("=")[2])
             if node.name in functions and node.name not in seen:
-                found |= changed_names(functions[node.name].body, functions, seen | {node.name})
+                seen.add(node.name)
+                found |= changed_names(functions[node.name].body, functions, seen)
     return found
 
 
-def has_request(one: c.Statement, functions: Mapping[str, c.Function], seen: frozenset[str] = frozenset()) -> bool:
+def has_request(one: c.Statement, functions: Mapping[str, c.Function], seen: set[str] | None = None) -> bool:
     """Whether a statement may send a request, also in own functions that it calls."""
+    seen = set() if seen is None else seen
     for call in called_functions(one):
         if call.name in REQUESTS:
             return True
-        is_own = call.name in functions and call.name not in seen
-        if is_own and has_request(functions[call.name].body, functions, seen | {call.name}):
-            return True
+        if call.name in functions and call.name not in seen:
+            seen.add(call.name)
+            if has_request(functions[call.name].body, functions, seen):
+                return True
     return False
 
 

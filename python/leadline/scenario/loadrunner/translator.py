@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.errors import PlanError
 from leadline.scenario.expressions import Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.answers import REGISTERED, Registered
@@ -22,7 +23,7 @@ from leadline.scenario.loadrunner.values import Local, Names, Value
 from leadline.scenario.loadrunner.web import WEB
 
 MAX_INLINED = 30
-MAX_STATEMENTS = 60_000
+MAX_STATEMENTS = 20_000
 """Statements that are translated, those of a function once for each call."""
 
 
@@ -70,7 +71,8 @@ class Translator(Loops):
         """Translate a statement; one without a native form is reported."""
         self._statements += 1
         if self._statements > MAX_STATEMENTS:
-            raise CannotRun(f"own functions repeat more than {MAX_STATEMENTS} statements", one.place)
+            why = f"own functions repeat more than {MAX_STATEMENTS} statements"
+            raise PlanError(one.place.file, one.place.line, why, hint="use loops in place of repeated calls")
         out, opened = self.out, len(self.opened)
         count = len(out)
         try:
@@ -244,8 +246,11 @@ class Translator(Loops):
         if needs_loop:
             own = NativeLoop(frozenset({"return"}))
             outer_loops, self.loops = self.loops, [*self.loops, own]
+            self.depth += 1
             with self.block() as steps:
                 self._own_statements(inner, last)
+                self.close_block(depth)
+            self.depth = depth
             self.loops = outer_loops
             self.emit(function.place, repeat=1, steps=steps)
             self.leave(own, function.place)

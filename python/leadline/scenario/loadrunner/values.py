@@ -129,6 +129,13 @@ class Output:
             self.emit(place, set={name: native_value(tree)})
         self.names.forget(name)
 
+    def character_of_code(self, place: SourceLine, code: Expression) -> Expression:
+        """The character of a code of ASCII that is computed."""
+        name = self.names.unique("code")
+        self.set(place, name, Call("subtract", (code, Literal(ord(_PRINTABLE[0])))))
+        following = Call("add", (Variable(name), Literal(1)))
+        return Call("substring", (Literal(_PRINTABLE), Variable(name), following))
+
     def keep_random(self, place: SourceLine, tree: Expression) -> Expression:
         """A text in which values that differ each time they are computed are variables."""
         if isinstance(tree, Call) and tree.function == "concat":
@@ -212,6 +219,8 @@ def number(value: Value) -> Expression:
     raise CannotRun("a text is used as a number")
 
 
+_PRINTABLE = "".join(map(chr, range(32, 127)))
+"""The characters that a text may have, from the blank on."""
 _CHANGING = frozenset({
     "random", "random_number", "random_text", "any_of", "uuid", "now", "now_s", "date", "counter", "user_counter",
     "last_ok", "last_status", "last_body", "last_duration_ms",

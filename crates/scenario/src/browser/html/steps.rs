@@ -16,7 +16,7 @@ pub struct Steps(Cell<u64>);
 
 impl Steps {
     /// Counts steps.
-    pub(super) fn add(&self, steps: usize) {
+    pub(in crate::browser) fn add(&self, steps: usize) {
         self.0.set(self.0.get().saturating_add(steps as u64));
     }
 
@@ -34,7 +34,7 @@ impl Steps {
     ///
     /// # Errors
     /// There were too many.
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(in crate::browser) fn check(&self) -> Result<(), Fault> {
         if self.are_over() {
             return fault("selector_too_slow", format!("a selector needs more than {MOST_STEPS} steps"));
         }
