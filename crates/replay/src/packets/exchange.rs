@@ -158,7 +158,7 @@ impl Exchange {
                 self.end_requests(cause, out);
                 self.answers.close(out);
             }
-            Kind::Unknown if self.has_bytes => out.causes.add(Cause::NoRequest),
+            Kind::Unknown if self.has_bytes => out.counts.unrecognised += 1,
             Kind::Unknown | Kind::Ignored => {}
         }
         self.kind = Kind::Ignored;
