@@ -38,7 +38,7 @@ impl Made {
         talk.frames.clear();
         talk.shake_hands();
         if self.is_hostile {
-            let body = self.random.below(40_000) as usize;
+            let body = self.random.below(20_000) as usize * 2 + 1;
             talk.send(0, &request("/a"));
             talk.send(0, format!("PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: {body}\r\n\r\n").as_bytes());
             talk.send(0, &vec![b'x'; body / 2]);
