@@ -81,6 +81,7 @@ impl Answers {
         self.waiting_bytes += bytes_of(&pending);
         self.waiting.push_back(pending);
         while self.waiting_bytes > self.limit {
+            self.give_current(out);
             let Some(mut first) = self.take_first() else { return };
             give(&mut first, RecordedAnswer::default(), out);
             self.is_lost = true;
@@ -94,11 +95,10 @@ impl Answers {
 
     /// Gives requests without waiting any longer for the answers of those that were complete before `until_ns`.
     pub(super) fn give_up_waiting(&mut self, until_ns: u64, out: &mut Out) {
-        if let Some(current) = self.current.as_mut().filter(|current| is_late(current, until_ns)) {
-            let status = self.draft.final_status();
-            let latency_ns = status.and_then(|_| self.first_ns.checked_sub(current.done_ns));
-            give(current, RecordedAnswer { status, latency_ns, ..RecordedAnswer::default() }, out);
+        if self.current.as_ref().is_some_and(|current| !is_late(current, until_ns)) {
+            return;
         }
+        self.give_current(out);
         for pending in &mut self.waiting {
             if !is_late(pending, until_ns) {
                 break;
@@ -107,6 +107,14 @@ impl Answers {
             give(pending, RecordedAnswer::default(), out);
             self.waiting_bytes += bytes_of(pending);
         }
+    }
+
+    /// Gives the request of the answer that is read, with what is known of that.
+    fn give_current(&mut self, out: &mut Out) {
+        let Some(current) = &mut self.current else { return };
+        let status = self.draft.final_status();
+        let latency_ns = status.and_then(|_| self.first_ns.checked_sub(current.done_ns));
+        give(current, RecordedAnswer { status, latency_ns, ..RecordedAnswer::default() }, out);
     }
 
     /// Reads bytes, and returns how many it took: not those behind an answer that means something for the connection.
@@ -211,6 +219,9 @@ impl Answers {
             self.parser.expect_no_body(current.is_head);
         } else if begun.is_some() && is_free {
             self.early = Early::Amid;
+        } else {
+            // Nothing is known that it answers, so that the next request may not be the one of the next answer.
+            self.is_lost = true;
         }
     }
 

@@ -19,6 +19,8 @@ pub struct PacketCounts {
     pub cut_frames: u64,
     /// Connections, from a SYN or from their first bytes.
     pub connections: u64,
+    /// Connections that were seen from their middle, and in which nothing was recognised.
+    pub unrecognised: u64,
     /// Segments, or parts of them, that came again.
     pub retransmitted: u64,
     /// Of those that could be compared, the ones with other bytes; the first copy counts.

@@ -45,6 +45,8 @@ pub(super) struct Exchange {
     session: u64,
     has_syn: bool,
     has_bytes: bool,
+    /// Whether the beginning of a direction is lost.
+    has_lost: [bool; 2],
     requests: u64,
     parser: RequestParser,
     draft: RequestDraft,
@@ -66,6 +68,7 @@ impl Exchange {
             session,
             has_syn,
             has_bytes: false,
+            has_lost: [false; 2],
             requests: 0,
             parser: RequestParser::default(),
             draft: RequestDraft::new(message_bytes),
@@ -85,9 +88,10 @@ impl Exchange {
         !(self.is_paused && self.kind == Kind::Http { client: from })
     }
 
-    /// Whether what this direction sends depends on what the other one sent, so that it has to wait for it.
+    /// Whether what this direction sends depends on what the other one sent, so that it has to wait for it: answers come
+    /// after their requests, wherever a capture has put them.
     pub(super) fn follows_peer(&self, from: usize) -> bool {
-        !self.is_paused && matches!(self.kind, Kind::Http { client } if client != from)
+        !self.is_paused && self.kind != Kind::Http { client: from }
     }
 
     /// Whether nothing of a request has been seen, so that reading may begin at an earlier byte.
@@ -130,7 +134,7 @@ impl Exchange {
                 self.is_paused = false;
                 self.obey(means, out);
             }
-            Kind::Unknown => self.lose_beginning(),
+            Kind::Unknown => self.lose_beginning(from),
             Kind::Ignored => {}
         }
     }
@@ -154,7 +158,7 @@ impl Exchange {
                 self.end_requests(cause, out);
                 self.answers.close(out);
             }
-            Kind::Unknown if self.has_bytes => out.causes.add(Cause::NoRequest),
+            Kind::Unknown if self.has_bytes => out.counts.unrecognised += 1,
             Kind::Unknown | Kind::Ignored => {}
         }
         self.kind = Kind::Ignored;
@@ -172,10 +176,12 @@ impl Exchange {
         if is_tls(bytes) || (self.has_syn && *first == 0x16) {
             out.causes.add(Cause::Tls);
             self.kind = Kind::Ignored;
-        } else if is_answer {
-            self.kind = Kind::Http { client: 1 - from };
-        } else if is_request {
-            self.kind = Kind::Http { client: from };
+        } else if is_answer || is_request {
+            let client = if is_answer { 1 - from } else { from };
+            self.kind = Kind::Http { client };
+            if self.has_lost[client] {
+                out.causes.add(Cause::Gap);
+            }
         } else if self.has_syn {
             out.causes.add(Cause::NoRequest);
             self.kind = Kind::Ignored;
@@ -281,7 +287,8 @@ impl Exchange {
         self.answers.forget_begun();
     }
 
-    fn lose_beginning(&mut self) {
+    fn lose_beginning(&mut self, from: usize) {
+        self.has_lost[from] = true;
         (self.has_syn, self.stage, self.is_after_gap) = (false, Stage::Lost, true);
         self.answers.lose_beginning();
     }

@@ -210,7 +210,7 @@ impl Stream {
     pub(super) fn find_loss(&mut self, is_over: bool) -> Option<u64> {
         let first = self.waiting.first_key_value().map(|(first, _)| *first);
         let known = first.or(self.end.filter(|_| !self.is_ended));
-        let is_hole = first.map_or(true, |first| first > self.offset) && !self.is_ended;
+        let is_hole = first.is_none_or(|first| first > self.offset) && !self.is_ended;
         let is_acknowledged = self.acknowledged > self.offset;
         if !is_hole || !(is_acknowledged || known.is_some()) {
             return None;

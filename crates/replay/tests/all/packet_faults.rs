@@ -174,6 +174,34 @@ fn answers_in_a_pipeline_with_a_hole_are_not_given_to_others() {
 }
 
 #[test]
+fn an_answer_that_was_captured_before_its_request_belongs_to_it() {
+    for rounds in [1, 3] {
+        let mut talk = Talk::new(5000, 0, 1);
+        for number in 0..rounds {
+            talk.send(0, &request(&format!("/{number}")));
+            talk.send(1, &answer(&number.to_string()));
+        }
+        for first in (3..talk.frames.len()).step_by(2) {
+            talk.frames.swap(first, first + 1);
+        }
+        let expected: Vec<_> =
+            (0..rounds).map(|number| given(&format!("/{number}"), 200, &number.to_string())).collect();
+        assert_eq!(read(&talk.frames).answers(), expected);
+    }
+}
+
+#[test]
+fn bytes_that_no_request_asked_for_are_not_given_to_the_next_one() {
+    let mut talk = Talk::new(5000, 0, 1);
+    talk.send(0, &request("/a"));
+    talk.send(1, &answer("A"));
+    talk.send(1, b"HTTP/1.1 408 Timeout\r\nContent-Length: 4\r\n\r\nlate");
+    talk.send(0, &request("/b"));
+    talk.send(1, &answer("B"));
+    assert_eq!(read(&talk.frames).answers(), [given("/a", 200, "A"), given("/b", 200, "B")]);
+}
+
+#[test]
 fn frames_that_were_cut_are_holes() {
     let mut talk = two_posts(1);
     talk.segment_bytes = 1000;
@@ -276,7 +304,9 @@ fn bodies_that_are_too_large_are_counted_and_reading_goes_on() {
 fn requests_that_nothing_answers_do_not_pile_up() {
     let mut reassembly = Reassembly::new(small());
     let mut talk = Talk::new(5000, 0, 1);
-    (0..5000).for_each(|number| talk.send(0, &request(&format!("/{number}"))));
+    talk.send(0, &request("/0"));
+    talk.send(1, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun");
+    (1..5000).for_each(|number| talk.send(0, &request(&format!("/{number}"))));
     let most = feed(&mut reassembly, &talk.frames);
     assert!(most <= 300_000, "{most}");
     reassembly.finish();

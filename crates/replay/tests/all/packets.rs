@@ -232,6 +232,11 @@ fn a_connection_may_be_read_from_its_middle() {
     talk.send(0, &request("/b"));
     talk.send(1, &answer("B"));
     assert_eq!(read(&talk.frames).answers(), [given("/a", 200, "A"), given("/b", 200, "B")]);
+    let mut body_alone = Talk::silent(5000, 0, 1);
+    body_alone.send(1, b"the rest of a body");
+    body_alone.acknowledge(0);
+    let unrecognised = read(&body_alone.frames);
+    assert_eq!((unrecognised.causes, unrecognised.counts.unrecognised), (vec![], 1));
     let mut within_request = Talk::silent(5000, 0, 1);
     within_request.send(0, b"the rest of a body");
     within_request.send(1, &answer("unknown"));

@@ -9,7 +9,7 @@ use crate::packets::text;
 fn check(file: &[u8]) {
     let mut source = PacketSource::open(file, ReassemblyOptions::default()).expect("it is a capture");
     let requests: Vec<Recorded> = std::iter::from_fn(|| source.next().expect("it can be read")).collect();
-    let found: Vec<String> = requests
+    let lines: Vec<String> = requests
         .iter()
         .map(|one| {
             let answer = &one.answer;
@@ -19,7 +19,7 @@ fn check(file: &[u8]) {
         })
         .collect();
     assert_eq!(
-        found,
+        lines,
         [
             "GET /one?x=1 0 -> 200 13",
             "GET /two 0 -> 200 8000",
