@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from http_servers import counting
+from real_runs import LEADLINE
 
 from in_process import leadline
 from waiting import until
@@ -56,8 +56,8 @@ def _made_log() -> tuple[list[str], dict[str, list[str]]]:
         start_s = max(at_s, free[user])
         lasts_s = chance.choice([0.001, 0.01, 0.4])
         free[user] = start_s + lasts_s + 0.005  # beyond what is rounded
-        target = f"/{user}/{number}"
-        sessions[str(user)].append(target)
+        target = f"/user{user}/page{number}"
+        sessions[f"user{user}"].append(target)
         times = f"{1_770_000_000 + start_s + lasts_s:.3f} {lasts_s:.3f}"
         text = f'192.0.2.{user % 250} {times} u{user} "GET {target} HTTP/1.1" 200'
         lines.append((start_s + lasts_s, text))
@@ -175,7 +175,7 @@ def test_two_targets_are_compared(tmp_path: Path) -> None:
 def test_log_is_followed_while_it_is_written() -> None:
     """Lines of now, which come through a pipe: they are sent while the pipe stays open."""
     with shop() as (url, asked):
-        command = [sys.executable, "-m", "leadline.cli", "replay", "-", url, "--json", "--format", '$msec "$request"']
+        command: list[str | Path] = [LEADLINE, "replay", "-", url, "--json", "--format", '$msec "$request"']
         pipe = subprocess.PIPE
         with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             assert process.stdin is not None

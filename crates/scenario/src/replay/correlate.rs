@@ -19,7 +19,10 @@ const LONGEST_BODY: usize = 1 << 20;
 
 /// The values of a session that later requests are sent with.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Values(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub(super) struct Values(Vec<Pair>);
+
+/// A value as it was, and as it is.
+type Pair = (Box<[u8]>, Box<[u8]>);
 
 impl Values {
     /// Whether there are none.
@@ -117,7 +120,7 @@ impl Values {
 
     /// Returns a text with the values of now, and how many were replaced; `None` if it has none of them.
     pub fn replace(&self, text: &[u8]) -> Option<(Vec<u8>, u64)> {
-        let mut found: Vec<(usize, &(Box<[u8]>, Box<[u8]>))> = Vec::new();
+        let mut found: Vec<(usize, &Pair)> = Vec::new();
         for pair in &self.0 {
             let places = memmem::find_iter(text, &*pair.0).filter(|place| is_whole(text, *place, pair.0.len()));
             found.extend(places.map(|place| (place, pair)));

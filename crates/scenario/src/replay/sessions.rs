@@ -494,7 +494,6 @@ impl Users for Replayed {
             received_bytes: end.received_bytes,
             opening: end.opening,
             failure: failure_of(&sent.request, end.status),
-            ..Outcome::default()
         };
         self.record(slot, &sent, &outcome, now_ns);
         self.go_on(slot, now_ns);

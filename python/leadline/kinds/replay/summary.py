@@ -38,7 +38,7 @@ def source_rows(result: TestResult) -> list[tuple[str, str]]:
     if found is None or result.scenario is None:
         return []
     length = "" if found.length_ms is None else f" over {quantities.seconds(found.length_ms / 1000)}"
-    rows = [("source", f"{found.read:,} requests of {found.format}{length}")]
+    rows = [("source", f"{found.read:,} requests, {found.format}{length}")]
     rows.append(("sessions", f"{found.sessions:,}, by {found.sessions_by}"))
     if found.left_out:
         rows.append(

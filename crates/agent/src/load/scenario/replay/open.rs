@@ -174,24 +174,24 @@ fn recognise(
     Ok(match kind {
         "gor" => {
             let source = GorSource::new(BufReader::new(input), limits.keeps_answer_bodies);
-            Found::new(source, "a .gor file".to_owned(), SessionsBy::Fixed("connection"))
+            Found::new(source, ".gor".to_owned(), SessionsBy::Fixed("connection"))
         }
         "pcap" => {
             let source = PacketSource::open(BufReader::with_capacity(1 << 18, input), limits)?;
-            Found::new(source, "a capture".to_owned(), SessionsBy::Fixed("connection"))
+            Found::new(source, "packets".to_owned(), SessionsBy::Fixed("connection"))
         }
         "har" => {
             let source = HarSource::read(input)?;
-            Found::new(source, "a HAR".to_owned(), SessionsBy::Fixed("connection, else the page"))
+            Found::new(source, "HAR".to_owned(), SessionsBy::Fixed("connection, else the page"))
         }
         "jtl" => {
             let source = JtlSource::open(BufReader::new(input))?;
-            Found::new(source, "a JTL".to_owned(), SessionsBy::Fixed("thread"))
+            Found::new(source, "JTL".to_owned(), SessionsBy::Fixed("thread"))
         }
         _ => {
             let log = Log::open(input, format.map(LogFormat::parse).transpose()?)?;
             let (name, sessions_by) = (log.format().name().to_owned(), log.session_basis());
-            Found::new(log, format!("{name} lines"), SessionsBy::Named(sessions_by))
+            Found::new(log, name, SessionsBy::Named(sessions_by))
         }
     })
 }
