@@ -28,6 +28,7 @@ import host_rows
 import http_rows
 import ikev2_rows
 import packet_rows
+import replay_rows
 import rr_rows
 import scenario_rows
 import stream_rows
@@ -61,6 +62,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "static": scenario_rows.static,
         "users": scenario_rows.memory,
         "arrivals": scenario_rows.open_model,
+        "replay": replay_rows.log,
     },
     "transport": {
         "streams": stream_rows.streams,

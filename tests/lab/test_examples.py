@@ -330,9 +330,12 @@ BANK = [name for name in ("haproxy", "node", "redis-server") if shutil.which(nam
 
 
 @pytest.mark.skipif(bool(BANK), reason=f"not installed: {', '.join(BANK)}")
-@pytest.mark.parametrize(("customers", "cases"), [("bank-users.yaml", ["c01", "c03"]), ("bank.jmx", ["c03"])])
+@pytest.mark.parametrize(
+    ("customers", "cases"),
+    [("bank-users.yaml", ["c01", "c03"]), ("bank.jmx", ["c03"]), ("bank-loadrunner/bank.usr", ["c03"])],
+)
 def test_customers_of_the_bank_pass_its_tiers(customers: str, cases: list[str], tmp_path: Path) -> None:
-    """Steps of the example, in both forms of its customers, whose requests every tier has seen."""
+    """Steps of the example, in each form of its customers, whose requests every tier has seen."""
     file = ("--set", f"tests.users.file={EXAMPLES / customers}")
     short = (
         "--set",
