@@ -70,7 +70,7 @@ def test_each_request_of_a_log_comes_once_and_in_its_session_s_order(tmp_path: P
     log.write_bytes(gzip.compress("\n".join([*lines, "no line of a log", ""]).encode()))
     log_format = '$remote_addr $msec $request_time $remote_user "$request" $status'
     with counting(tmp_path, "--keep") as server:
-        found = replay(log, server.url(""), "--format", log_format, "--speed", "4")
+        found = replay(log, server.url(""), "--format", log_format, "--speed", "4", "-t", "3")
     targets = [str(line).split(" ")[1] for _, line, _, _ in server.account.kept]
     assert sorted(targets) == sorted(target for own in sessions.values() for target in own)
     came: dict[str, list[str]] = defaultdict(list)

@@ -18,10 +18,10 @@ pub(crate) fn parse_instant(text: &str) -> Option<(i64, u32)> {
     if ranges.iter().any(|(low, high, value)| value < low || value > high) {
         return None;
     }
-    let digits = &fraction[..fraction.len().min(9)];
     if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
+    let digits = &fraction[..fraction.len().min(9)];
     let unit_ns = 10u32.pow(9 - digits.len() as u32);
     let fraction_ns = digits.parse::<i64>().unwrap_or(0) * i64::from(unit_ns);
     let seconds = days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - zone_seconds(zone)?;
@@ -31,6 +31,9 @@ pub(crate) fn parse_instant(text: &str) -> Option<(i64, u32)> {
 fn zone_seconds(zone: &str) -> Option<i64> {
     let Some(offset) = zone.strip_prefix(['+', '-']) else { return matches!(zone, "" | "Z" | "z").then_some(0) };
     let digits: String = offset.chars().filter(|digit| *digit != ':').collect();
+    if digits.len() > 4 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let (hours, minutes) = digits.split_at_checked(2)?;
     let minutes = if minutes.is_empty() { 0 } else { minutes.parse::<i64>().ok()? };
     let seconds = hours.parse::<i64>().ok()? * 3600 + minutes * 60;

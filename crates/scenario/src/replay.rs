@@ -5,6 +5,7 @@
 
 mod compare;
 mod correlate;
+mod counts;
 mod differences;
 mod pattern;
 mod program;
@@ -14,8 +15,9 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 
+pub use self::counts::ReplayCounts;
 pub use self::differences::{Differences, Part};
 pub use self::pattern::{label_of, Pattern};
 pub use self::program::{replay_program, LabelNames, LABEL_LIMIT};
-pub use self::request::{Answer, ReplayRequest, Role};
-pub use self::sessions::{ReplayCounts, Replayed};
+pub use self::request::{Answer, AnswerUse, ReplayRequest, Role};
+pub use self::sessions::Replayed;

@@ -30,6 +30,8 @@ ADVICE: dict[str, str] = {
     "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
     "intervals-disagree": f"{_AS_LONG}; see in report.html how the rate went{_SPREAD}",
+    "nothing-replayed": "choose another part (--from, --to, --only), or name the format of the recording (--format)",
+    "requests-lost": "this is a defect of leadline: please report it, with the recording if you may",
     "source-broken-off": "check the recording (a cut or damaged file), and replay it again",
     "source-read-late": "replay a part of the recording (--only, --from), or on a host with a free CPU for reading it",
     "journal-damaged": "check the disk with the run's folder, and run the named trials again",

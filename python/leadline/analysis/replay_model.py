@@ -30,6 +30,8 @@ class ReplayFindings:
     passed_on: int
     """Those that were to be sent, copies and second targets included."""
     left_out: dict[str, int]  # What was not replayed, by cause.
+    reordered: int
+    """Requests that lay further back than the source is put in order; they were sent at once."""
     sessions: int  # Sessions, copies included.
     first_epoch_ms: int | None  # The first request's time by the source's clock.
     length_ms: float | None  # From the first request to the last one, in the source.
@@ -41,6 +43,8 @@ class ReplayFindings:
     """Requests that had not been read when they were due; null where they are sent as they come."""
     compared: int  # Answers that were compared.
     differing: int  # Those with a difference that is no noise.
+    not_compared: int
+    """Answers whose bodies could not be compared: in a coding that is not read, too large, or too many at once."""
     replaced: int  # Values in requests that new answers gave otherwise.
     differences: tuple[ReplayDifference, ...]  # The most frequent first.
     more_differences: int  # Differences that have no row.

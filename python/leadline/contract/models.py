@@ -749,10 +749,12 @@ class ReplayReport(BaseModel):
     left_out: dict[str, LeftOutAdditionalProperty]
     length_ms: float | None = None
     more_differences: Annotated[int, Field(ge=0)]
+    not_compared: Annotated[int, Field(ge=0)]
     passed_on: Annotated[int, Field(ge=0)]
     precision_ms: float
     read: Annotated[int, Field(ge=0)]
     read_late: Annotated[int | None, Field(ge=0)] = None
+    reordered: Annotated[int, Field(ge=0)]
     replaced: Annotated[int, Field(ge=0)]
     sessions: Annotated[int, Field(ge=0)]
     sessions_by: str

@@ -449,10 +449,12 @@ class ReplayReport(TypedDict):
     left_out: dict[str, int]
     length_ms: NotRequired[float | None]
     more_differences: int
+    not_compared: int
     passed_on: int
     precision_ms: float
     read: int
     read_late: NotRequired[int | None]
+    reordered: int
     replaced: int
     sessions: int
     sessions_by: str

@@ -153,8 +153,8 @@ MISTAKES = [
     ),
     (
         changed("kind: udp, ", ""),
-        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, load-latency,"
-        " packets",
+        "plan.yaml:4: tests.load: 'kind' is missing; there is tcp, udp, rr, http, tunnel, scenario, replay,"
+        " load-latency, packets",
     ),
     (
         changed("openvpn", "openvpn, transport: sctp"),

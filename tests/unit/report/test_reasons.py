@@ -77,7 +77,7 @@ JUDGED_ANYWHERE = {
     # Of packets: what counted them, and what it could tell apart.
     *("interface-counters", "uncounted-packets", "inexact-packets"),
     # Of recordings.
-    "source-broken-off",
+    *("source-broken-off", "nothing-replayed", "requests-lost"),
 }
 """Reasons that hold whatever the machine does."""
 

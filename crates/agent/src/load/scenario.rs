@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use leadline_scenario::replay::{ReplayRequest, Replayed};
+use leadline_scenario::replay::{AnswerUse, ReplayRequest, Replayed};
 use leadline_scenario::{Shared, ThreadShare, Tools, Users, VirtualUsers};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::usage::pin_to;
@@ -88,10 +88,12 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
             let reports = reports.into_iter().map(|(report, _)| report).collect();
             return Ok(report::outcome(&run.plan, &run.shared, at_ns, engine, reports, &run.counters));
         };
+        reader.begin(at_ns);
+        let answers = reader.answers;
         let mut inboxes: Vec<_> = std::mem::take(&mut reader.inboxes).into_iter().map(Some).collect();
         let reports = run.threads(backends, |index| {
             let inbox = inboxes[index].take();
-            move |plan: &Plan, context| recorded_users(plan, context, inbox)
+            move |plan: &Plan, context| recorded_users(plan, context, answers, inbox)
         })?;
         let (reports, users): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
         let (read, thread) = reader.join(at_ns);
@@ -116,9 +118,14 @@ fn flow_users(plan: &Plan, context: UserContext) -> VirtualUsers {
 }
 
 /// The users of a thread that send what was recorded.
-fn recorded_users(plan: &Plan, context: UserContext, inbox: Option<Receiver<Vec<ReplayRequest>>>) -> Replayed {
+fn recorded_users(
+    plan: &Plan,
+    context: UserContext,
+    answers: AnswerUse,
+    inbox: Option<Receiver<Vec<ReplayRequest>>>,
+) -> Replayed {
     let UserContext { shared, limits, wall_offset_ns, .. } = context;
-    let mut users = Replayed::new(Arc::clone(&plan.program), shared, limits, wall_offset_ns, inbox);
+    let mut users = Replayed::new(Arc::clone(&plan.program), shared, limits, wall_offset_ns, answers, inbox);
     users.keep_samples(plan.samples.as_ref());
     users
 }

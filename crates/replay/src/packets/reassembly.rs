@@ -161,7 +161,7 @@ impl Reassembly {
     }
 
     /// Counts one that the capture itself, not a connection, is the cause of.
-    pub(super) fn count_cause(&mut self, cause: Cause) {
+    pub fn count_cause(&mut self, cause: Cause) {
         self.out.causes.add(cause);
     }
 

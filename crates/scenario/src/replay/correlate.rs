@@ -13,7 +13,7 @@ const SHORTEST: usize = 6;
 /// The longest value that is replaced, bytes.
 const LONGEST: usize = 4096;
 /// The values of a session that are kept; the oldest one makes room.
-const MOST_VALUES: usize = 64;
+const MOST_VALUES: usize = 256;
 /// The longest body in which values are looked for, bytes.
 const LONGEST_BODY: usize = 1 << 20;
 
@@ -54,27 +54,29 @@ impl Values {
 
     fn learn_bodies(&mut self, before: &[u8], now: &[u8]) {
         match (serde_json::from_slice::<Value>(before), serde_json::from_slice::<Value>(now)) {
-            (Ok(before), Ok(now)) => self.learn_json(&before, &now, 0),
+            (Ok(before), Ok(now)) => self.learn_json("", &before, &now, 0),
             (Err(_), Err(_)) => self.pair(&named_values(before), &named_values(now)),
             _ => {}
         }
     }
 
-    fn learn_json(&mut self, before: &Value, now: &Value, depth: usize) {
+    fn learn_json(&mut self, name: &str, before: &Value, now: &Value, depth: usize) {
         const DEEPEST: usize = 32;
         match (before, now) {
             (Value::Object(before), Value::Object(now)) if depth < DEEPEST => {
                 for (name, value) in before {
                     if let Some(other) = now.get(name) {
-                        self.learn_json(value, other, depth + 1);
+                        self.learn_json(name, value, other, depth + 1);
                     }
                 }
             }
             (Value::Array(before), Value::Array(now)) if depth < DEEPEST => {
-                before.iter().zip(now).for_each(|(one, other)| self.learn_json(one, other, depth + 1));
+                before.iter().zip(now).for_each(|(one, other)| self.learn_json(name, one, other, depth + 1));
             }
-            (Value::String(before), Value::String(now)) => self.add(before, now),
-            (Value::Number(before), Value::Number(now)) => self.add(&before.to_string(), &now.to_string()),
+            (Value::String(before), Value::String(now)) if is_token(name, before) => self.add(before, now),
+            (Value::Number(before), Value::Number(now)) if has_token_name(name) => {
+                self.add(&before.to_string(), &now.to_string());
+            }
             _ => {}
         }
     }
@@ -94,7 +96,8 @@ impl Values {
         let split = |url: &'_ str| -> Vec<String> { url.split(['/', '?', '&', '=', '#']).map(str::to_owned).collect() };
         let (before, now) = (split(before), split(now));
         if before.len() == now.len() {
-            before.iter().zip(&now).for_each(|(before, now)| self.add(before, now));
+            let changed = before.iter().zip(&now).filter(|(before, _)| is_token("", before));
+            changed.for_each(|(before, now)| self.add(before, now));
         }
     }
 
@@ -119,7 +122,7 @@ impl Values {
     }
 
     /// Returns a text with the values of now, and how many were replaced; `None` if it has none of them.
-    pub fn replace(&self, text: &[u8]) -> Option<(Vec<u8>, u64)> {
+    pub fn replace(&self, text: &[u8], form: Form) -> Option<(Vec<u8>, u64)> {
         let mut found: Vec<(usize, &Pair)> = Vec::new();
         for pair in &self.0 {
             let places = memmem::find_iter(text, &*pair.0).filter(|place| is_whole(text, *place, pair.0.len()));
@@ -134,13 +137,75 @@ impl Values {
         for (place, (before, now)) in found {
             if place >= at {
                 out.extend_from_slice(&text[at..place]);
-                out.extend_from_slice(now);
+                form.append(now, &mut out);
                 (at, count) = (place + before.len(), count + 1);
             }
         }
         out.extend_from_slice(&text[at..]);
         Some((out, count))
     }
+}
+
+/// Where a value stands, which decides how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A request's target: what it cannot have is percent-encoded.
+    Target,
+    /// JSON: what a string cannot have is escaped.
+    Json,
+    /// Anything else.
+    Plain,
+}
+
+impl Form {
+    /// The form of a body.
+    pub fn of_body(body: &[u8]) -> Self {
+        match body.trim_ascii_start().first() {
+            Some(b'{' | b'[') => Self::Json,
+            _ => Self::Plain,
+        }
+    }
+
+    fn append(self, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Plain => out.extend_from_slice(value),
+            Self::Target => {
+                for byte in value {
+                    // An escape of the value itself, which stood for the recorded one's.
+                    if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'+') {
+                        out.push(*byte);
+                    } else {
+                        out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+                    }
+                }
+            }
+            Self::Json => {
+                let text = serde_json::to_string(&String::from_utf8_lossy(value)).unwrap_or_default();
+                out.extend_from_slice(text.trim_matches('"').as_bytes());
+            }
+        }
+    }
+}
+
+/// Whether the name of a value says that it identifies something.
+fn has_token_name(name: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "id", "token", "csrf", "xsrf", "key", "code", "session", "nonce", "state", "ticket", "guid", "uuid", "jwt",
+        "auth",
+    ];
+    let lower = name.to_ascii_lowercase();
+    let words = lower.split(|end: char| !end.is_ascii_alphanumeric());
+    name.ends_with("Id")
+        || words.into_iter().any(|word| NAMES.iter().any(|own| word == *own || (own.len() > 2 && word.ends_with(own))))
+}
+
+/// Whether a value identifies something: by its name, or because it is no word and no number.
+fn is_token(name: &str, value: &str) -> bool {
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let letters = value.bytes().filter(u8::is_ascii_alphabetic).count();
+    let has_spaces = value.contains(char::is_whitespace);
+    has_token_name(name)
+        || (!has_spaces && (value.len() >= 20 || (digits > 0 && letters > 0) || (name.is_empty() && letters == 0)))
 }
 
 /// Whether what is at a place does not continue a word.
@@ -153,16 +218,24 @@ fn is_whole(text: &[u8], place: usize, length: usize) -> bool {
 
 /// Returns the values of HTML's inputs and metas by their names.
 fn named_values(body: &[u8]) -> Vec<(String, String)> {
-    const MOST_TAGS: usize = 500;
+    const MOST_TAGS: usize = 2_000;
+    const LONGEST_TAG: usize = 4_096;
     let text = String::from_utf8_lossy(body);
-    let mut found = Vec::new();
-    for start in memmem::find_iter(text.as_bytes(), b"<").take(100_000) {
+    let (mut found, mut looked) = (Vec::new(), 0);
+    let starts = memmem::find_iter(text.as_bytes(), b"<");
+    for start in starts.filter(|start| matches!(text.as_bytes().get(start + 1), Some(b'i' | b'I' | b'm' | b'M'))) {
         let rest = &text[start + 1..];
+        let rest =
+            &rest[..(0..=rest.len().min(LONGEST_TAG)).rev().find(|end| rest.is_char_boundary(*end)).unwrap_or(0)];
         let is_tag = ["input", "meta"]
             .iter()
             .any(|name| rest.get(..name.len()).is_some_and(|own| own.eq_ignore_ascii_case(name)));
-        if !is_tag || found.len() >= MOST_TAGS {
+        if !is_tag {
             continue;
+        }
+        looked += 1;
+        if looked > MOST_TAGS {
+            break;
         }
         let tag = &rest[..rest.find('>').unwrap_or(rest.len())];
         if let (Some(name), Some(value)) =
@@ -202,7 +275,7 @@ mod tests {
     fn replaced(before: &Answer, now: &Answer, text: &str) -> String {
         let mut values = Values::default();
         values.learn(before, now);
-        let (out, _) = values.replace(text.as_bytes()).unwrap_or_else(|| (text.as_bytes().to_vec(), 0));
+        let (out, _) = values.replace(text.as_bytes(), Form::Plain).unwrap_or_else(|| (text.as_bytes().to_vec(), 0));
         String::from_utf8(out).unwrap()
     }
 
@@ -234,10 +307,38 @@ mod tests {
     }
 
     #[test]
+    fn amounts_and_words_are_no_tokens() {
+        let (before, now) = (
+            answer("", r#"{"balance":100000,"status":"pending","orderId":100001,"name":"Ada Lovelace"}"#),
+            answer("", r#"{"balance":250000,"status":"shipped","orderId":200002,"name":"Bob Babbage"}"#),
+        );
+        let text = "amount=100000&status=pending&order=100001&name=Ada Lovelace";
+        assert_eq!(replaced(&before, &now, text), "amount=100000&status=pending&order=200002&name=Ada Lovelace");
+    }
+
+    #[test]
+    fn values_are_written_as_their_place_wants_it() {
+        let mut values = Values::default();
+        values.add("token1", "a b&c#\"d");
+        let form = |form, text: &str| String::from_utf8(values.replace(text.as_bytes(), form).unwrap().0).unwrap();
+        assert_eq!(form(Form::Target, "/x?t=token1"), "/x?t=a%20b%26c%23%22d");
+        assert_eq!(form(Form::Json, r#"{"t":"token1"}"#), r#"{"t":"a b&c#\"d"}"#);
+    }
+
+    #[test]
+    fn page_of_tags_without_end_costs_little() {
+        let page = "<input ".repeat(100_000);
+        assert!(named_values(page.as_bytes()).is_empty());
+    }
+
+    #[test]
     fn values_are_bounded() {
         let mut values = Values::default();
         (0..1000).for_each(|number| values.add(&format!("value-{number:04}"), "x"));
         assert_eq!(values.0.len(), MOST_VALUES);
-        assert!(values.replace(b"value-0001").is_none() && values.replace(b"value-0999").is_some());
+        assert!(
+            values.replace(b"value-0001", Form::Plain).is_none()
+                && values.replace(b"value-0999", Form::Plain).is_some()
+        );
     }
 }

@@ -8,7 +8,26 @@ use super::request::Answer;
 /// The parts of all names that are kept.
 const MOST_PARTS: usize = 1_000;
 /// What the names of parts whose values are not shown contain.
-const SECRET_NAMES: [&str; 8] = ["pass", "secret", "token", "session", "auth", "key", "cookie", "pin"];
+const SECRET_NAMES: [&str; 18] = [
+    "pass",
+    "secret",
+    "token",
+    "session",
+    "auth",
+    "key",
+    "cookie",
+    "pin",
+    "jwt",
+    "bearer",
+    "csrf",
+    "xsrf",
+    "otp",
+    "sid",
+    "signature",
+    "credential",
+    "code",
+    "iban",
+];
 
 /// A part that differed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +43,8 @@ pub struct Part {
 pub struct Differences {
     /// Answers that were compared.
     pub compared: u64,
+    /// Answers of which the body could not be compared: it cannot be read, or too much was waiting.
+    pub not_compared: u64,
     /// The parts, by label.
     pub parts: BTreeMap<(u32, String), Part>,
     /// Parts that differ by themselves.
@@ -38,6 +59,7 @@ impl Differences {
     /// Compares an answer with the one before.
     pub(super) fn compare(&mut self, label: u32, before: &Answer, after: &Answer) {
         self.compared += 1;
+        self.not_compared += u64::from(before.body.is_some() != after.body.is_some());
         let found = differences(before, after);
         if found.is_empty() {
             return;
@@ -99,6 +121,7 @@ impl Differences {
     /// Adds those of another thread.
     pub fn merge(&mut self, other: Self) {
         self.compared += other.compared;
+        self.not_compared += other.not_compared;
         self.more += other.more;
         self.noise.extend(other.noise);
         for (set, count) in other.sets {

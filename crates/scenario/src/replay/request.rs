@@ -52,6 +52,15 @@ pub enum Role {
     Second,
 }
 
+/// What recorded answers are used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerUse {
+    /// They are compared with those that come.
+    pub compares: bool,
+    /// Values that they gave are replaced by those of the answers that come.
+    pub correlates: bool,
+}
+
 /// An answer, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -63,6 +72,15 @@ pub struct Answer {
     pub body: Option<Vec<u8>>,
 }
 
+/// A record whose roles are compared with each other.
+pub(super) struct OpenRecord {
+    pub left: u8,
+    pub bytes: usize,
+    pub label: u32,
+    pub before: Option<Arc<Answer>>,
+    pub answers: [Option<Answer>; 3],
+}
+
 impl Answer {
     /// Returns an answer as a source has it: `head` as lines, and a body with its content coding.
     #[must_use]
@@ -71,10 +89,11 @@ impl Answer {
         Self { status, head, body }
     }
 
-    /// Returns an answer as it was received; a body that cannot be read is unknown.
+    /// Returns an answer as it was received; a body that cannot be read, or was not kept as a whole, is unknown.
     #[must_use]
     pub fn received(end: &ExchangeEnd<'_>) -> Self {
-        Self::recorded(Some(end.status), end.head.to_owned(), Some(end.body.to_vec()))
+        let body = (end.body.len() as u64 >= end.body_bytes).then(|| end.body.to_vec());
+        Self::recorded(Some(end.status), end.head.to_owned(), body)
     }
 
     /// The memory that it occupies, bytes.

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::correlate::Values;
+use super::correlate::{Form, Values};
 use super::request::ReplayRequest;
 use crate::browser::cookies::{Destination, Jar};
 use crate::outgoing::Outgoing;
+use crate::samples::Opening;
 
 /// A session of the source.
 #[derive(Default)]
@@ -17,11 +18,18 @@ pub(super) struct Session {
     pub values: Values,
     pub outstanding: Vec<Sent>,
     pub waiting: VecDeque<ReplayRequest>,
-    /// When the answers so far were complete in the source, ns by its clock.
-    pub source_end_ns: i64,
     /// When the last answer came, ns.
     pub answered_ns: u64,
     pub used_ns: u64,
+}
+
+impl Session {
+    /// Whether a request began in the source after the end of an answer that is outstanding here: it may depend on it. An
+    /// answer whose end the source does not have ended before the next request.
+    pub fn awaits_answer_before(&self, request: &ReplayRequest) -> bool {
+        let end_ns = |sent: &Sent| sent.request.source_end_ns.unwrap_or(sent.request.source_ns);
+        self.outstanding.iter().any(|sent| end_ns(sent) <= request.source_ns)
+    }
 }
 
 /// A request that awaits its answer.
@@ -29,6 +37,19 @@ pub(super) struct Sent {
     pub exchange: u32,
     pub request: ReplayRequest,
     pub due_ns: u64,
+}
+
+/// How an exchange ended.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub sent_ns: Option<u64>,
+    pub first_ns: Option<u64>,
+    pub done_ns: Option<u64>,
+    pub status: Option<u16>,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub opening: Option<Opening>,
+    pub failure: Option<(Cow<'static, str>, String)>,
 }
 
 /// Why an answer counts as a failure: it says that it is one, and in the source it was none.
@@ -44,17 +65,20 @@ pub(super) fn failure_of(request: &ReplayRequest, status: u16) -> Option<(Cow<'s
 /// Returns the bytes of a request, with the session's cookies and values, and how many were replaced.
 pub(super) fn outgoing(session: &Session, request: &ReplayRequest, now_s: i64) -> (Outgoing, u64) {
     let mut replaced = 0;
-    let mut current = |text: &[u8]| -> Option<Vec<u8>> {
-        let (text, count) = session.values.replace(text)?;
+    let mut current = |text: &[u8], form: Form| -> Option<Vec<u8>> {
+        let (text, count) = session.values.replace(text, form)?;
         replaced += count;
         Some(text)
     };
     let (mut url, mut fields, mut cookie, mut body) = (request.url.clone(), None, None, None);
     if !session.values.is_empty() {
-        if let Some(target) = current(request.url.target.as_bytes()).and_then(|target| String::from_utf8(target).ok()) {
+        let target = current(request.url.target.as_bytes(), Form::Target);
+        if let Some(target) = target.and_then(|target| String::from_utf8(target).ok()) {
             url.target = target.into();
         }
-        (fields, cookie, body) = (current(&request.fields), current(&request.cookie), current(&request.body));
+        fields = Some(current_fields(&request.fields, &mut |value| current(value, Form::Plain)));
+        cookie = current(&request.cookie, Form::Plain);
+        body = current(&request.body, Form::of_body(&request.body));
     }
     let fields = fields.as_deref().unwrap_or(&request.fields);
     let cookie = cookies(session, cookie.as_deref().unwrap_or(&request.cookie), &url, now_s);
@@ -84,6 +108,21 @@ pub(super) fn outgoing(session: &Session, request: &ReplayRequest, now_s: i64) -
         closes: false,
     };
     (outgoing, replaced)
+}
+
+/// Returns header fields with the values of now; their names stay, and so does Host.
+fn current_fields(fields: &[u8], current: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(fields.len() + 64);
+    for line in fields.split_inclusive(|byte| *byte == b'\n') {
+        let colon = line.iter().position(|byte| *byte == b':').map_or(line.len(), |colon| colon + 1);
+        let (name, value) = line.split_at(colon);
+        out.extend_from_slice(name);
+        match current(value).filter(|_| !name.eq_ignore_ascii_case(b"host:")) {
+            Some(value) => out.extend_from_slice(&value),
+            None => out.extend_from_slice(value),
+        }
+    }
+    out
 }
 
 /// Returns the Cookie field's value: the recorded cookies, each with the value that the target gave it, and those that

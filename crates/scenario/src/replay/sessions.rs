@@ -3,24 +3,22 @@
 //! it; what overlapped in the source may overlap here. Owns lateness: from when a request could be sent until it was, which
 //! is the generator's own, and from when it was due, which the target's slowness adds to.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::Arc;
 
-use leadline_stats::Histogram;
 use leadline_wire::scenario::SampleRule;
 
-use super::differences::Differences;
-use super::request::{Answer, ReplayRequest, Role};
-use super::session::{failure_of, outgoing, Sent, Session};
+use super::counts::ReplayCounts;
+use super::request::{Answer, AnswerUse, OpenRecord, ReplayRequest, Role};
+use super::session::{failure_of, outgoing, Outcome, Sent, Session};
 use crate::browser::cookies::Destination;
 use crate::executors::Limits;
 use crate::figures::{Age, End, Figures, Slow};
 use crate::program::Program;
 use crate::programs::flow::{Effect, ExchangeEnd, ExchangeFailure, Send};
-use crate::samples::{Opening, Sample, Samples};
+use crate::samples::{Sample, Samples};
 use crate::shared::{Shared, Stop};
 use crate::users::Users;
 
@@ -30,33 +28,18 @@ const LATE_NS: u64 = 1_000_000;
 const LOOK_NS: u64 = 1_000_000;
 /// Requests that wait in the machine for their time; the others wait at the reader.
 const MOST_UPCOMING: usize = 2_048;
+/// Bytes of those requests, about.
+const MAX_UPCOMING_BYTES: usize = 16 << 20;
+/// Bytes of requests that wait for the answers before them; a target that falls further behind drops requests.
+const MAX_WAITING_BYTES: usize = 256 << 20;
 /// Requests that are begun before sockets have their turn.
 const MOST_BEGUN_AT_ONCE: usize = 512;
 /// How long requests are awaited after the time is over or after a stop, ns.
 const GRACE_NS: u64 = 5_000_000_000;
 /// A session that has sent nothing for this long is forgotten, with its cookies, ns.
-const IDLE_NS: u64 = 300_000_000_000;
-
-/// What a replay counts beside its figures.
-#[derive(Clone, Debug, Default)]
-pub struct ReplayCounts {
-    /// What differed between answers.
-    pub differences: Differences,
-    /// From when requests were due until they were sent, ns.
-    pub behind: Histogram,
-    /// Requests that waited for the answer before them.
-    pub waited: u64,
-    /// Requests that had not been read when they were due.
-    pub read_late: u64,
-    /// Values that were replaced.
-    pub replaced: u64,
-    /// Requests that were passed on.
-    pub passed_on: u64,
-    /// Sessions that began.
-    pub sessions: u64,
-    /// The largest number of sessions at once.
-    pub sessions_most: u64,
-}
+const IDLE_NS: u64 = 3_600_000_000_000;
+/// Bytes of answers that wait for those of the record's other roles; beyond, answers are not compared.
+const MAX_OPEN_BYTES: usize = 128 << 20;
 
 /// The users of one thread of a replay.
 pub struct Replayed {
@@ -65,8 +48,12 @@ pub struct Replayed {
     limits: Limits,
     /// The difference between the clock of cookies' expiry and that of the machine, ns.
     wall_offset_ns: i64,
+    answers: AnswerUse,
     inbox: Option<Receiver<Vec<ReplayRequest>>>,
+    /// When the reader last had nothing more, ns.
+    empty_ns: Option<u64>,
     upcoming: VecDeque<ReplayRequest>,
+    upcoming_bytes: usize,
     sessions: HashMap<u64, u32>,
     slots: Vec<Option<Box<Session>>>,
     vacant: Vec<u32>,
@@ -74,23 +61,19 @@ pub struct Replayed {
     used: VecDeque<(u32, u64)>,
     /// Records of which not all roles have an answer.
     open_records: HashMap<u64, OpenRecord>,
+    /// Bytes of their answers.
+    open_bytes: usize,
     next_exchange: u32,
     outstanding: u64,
     waiting: u64,
+    waiting_bytes: usize,
+    max_waiting_bytes: usize,
     effects: VecDeque<Effect>,
     figures: Figures,
     samples: Option<Samples>,
     counts: ReplayCounts,
     /// When no further request begins, ns, if the replay's time is over or it was stopped.
     over_ns: Option<u64>,
-}
-
-/// A record whose roles are compared with each other.
-struct OpenRecord {
-    left: u8,
-    label: u32,
-    before: Option<Arc<Answer>>,
-    answers: [Option<Answer>; 3],
 }
 
 impl Replayed {
@@ -102,6 +85,7 @@ impl Replayed {
         shared: Arc<Shared>,
         limits: Limits,
         wall_offset_ns: i64,
+        answers: AnswerUse,
         inbox: Option<Receiver<Vec<ReplayRequest>>>,
     ) -> Self {
         let mut figures = Figures::new(&program);
@@ -112,8 +96,13 @@ impl Replayed {
             shared,
             limits,
             wall_offset_ns,
+            answers,
             inbox,
+            empty_ns: None,
+            max_waiting_bytes: MAX_WAITING_BYTES,
+            open_bytes: 0,
             upcoming: VecDeque::new(),
+            upcoming_bytes: 0,
             sessions: HashMap::new(),
             slots: Vec::new(),
             vacant: Vec::new(),
@@ -122,12 +111,19 @@ impl Replayed {
             next_exchange: 0,
             outstanding: 0,
             waiting: 0,
+            waiting_bytes: 0,
             effects: VecDeque::new(),
             figures,
             samples: None,
             counts: ReplayCounts::default(),
             over_ns: None,
         }
+    }
+
+    /// Bounds the bytes of requests that wait for the answers before them.
+    #[cfg(test)]
+    pub(super) fn bound_waiting(&mut self, bytes: usize) {
+        self.max_waiting_bytes = bytes;
     }
 
     /// Says which requests are wanted one by one.
@@ -150,19 +146,29 @@ impl Replayed {
 
     /// Takes what the reader has passed on.
     fn take_read(&mut self, now_ns: u64) {
-        while self.upcoming.len() < MOST_UPCOMING {
+        while self.has_room() {
             let Some(inbox) = &self.inbox else { return };
             match inbox.try_recv() {
                 Ok(batch) => {
-                    self.counts.passed_on += batch.len() as u64;
-                    let is_late = |request: &&ReplayRequest| self.due_ns(request) + LATE_NS < now_ns;
+                    // Late are those that were not there when this thread looked for them.
+                    let looked_ns = self.empty_ns.unwrap_or(0);
+                    let is_late = |request: &&ReplayRequest| self.due_ns(request).saturating_add(LATE_NS) < looked_ns;
                     self.counts.read_late += batch.iter().filter(is_late).count() as u64;
+                    self.upcoming_bytes += batch.iter().map(ReplayRequest::memory_bytes).sum::<usize>();
                     self.upcoming.extend(batch);
                 }
-                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Empty) => {
+                    self.empty_ns = Some(now_ns);
+                    return;
+                }
                 Err(TryRecvError::Disconnected) => self.inbox = None,
             }
         }
+    }
+
+    /// Whether further requests may wait here for their time.
+    fn has_room(&self) -> bool {
+        self.upcoming.len() < MOST_UPCOMING && self.upcoming_bytes < MAX_UPCOMING_BYTES
     }
 
     fn due_ns(&self, request: &ReplayRequest) -> u64 {
@@ -173,14 +179,19 @@ impl Replayed {
     fn end_if_over(&mut self, now_ns: u64) {
         let end_ns = self.limits.at_ns.saturating_add(self.limits.duration_ns);
         let is_stopped = self.shared.stopped(self.program.populations[0].phase) != Stop::No;
-        if self.over_ns.is_some() || (now_ns < end_ns && !is_stopped) {
-            return;
+        if self.over_ns.is_none() && (now_ns >= end_ns || is_stopped) {
+            self.end(now_ns.min(end_ns));
         }
-        let over_ns = now_ns.min(end_ns);
+    }
+
+    /// Ends what has not begun by an instant.
+    fn end(&mut self, over_ns: u64) {
         self.over_ns = Some(over_ns);
-        self.inbox = None;
+        let unread = self.inbox.take().into_iter().flat_map(|inbox| inbox.try_iter().collect::<Vec<_>>());
+        self.upcoming.extend(unread.flatten());
         let due = self.upcoming.iter().filter(|request| self.due_ns(request) < over_ns).count() as u64;
         self.upcoming.clear();
+        (self.upcoming_bytes, self.waiting_bytes) = (0, 0);
         let mut waiting = 0;
         for session in self.slots.iter_mut().flatten() {
             waiting += session.waiting.len() as u64;
@@ -197,11 +208,16 @@ impl Replayed {
         self.figures.populations[0].iterations.due += 1;
         let slot = self.session(request.session, now_ns);
         let Some(session) = &mut self.slots[slot as usize] else { return };
-        let is_after = request.source_ns >= session.source_end_ns;
-        if !session.waiting.is_empty() || (is_after && !session.outstanding.is_empty()) {
+        if !session.waiting.is_empty() || session.awaits_answer_before(&request) {
+            let bytes = request.memory_bytes();
+            if self.waiting_bytes + bytes > self.max_waiting_bytes {
+                self.figures.populations[0].iterations.dropped += 1;
+                self.compare(&request, None);
+                return;
+            }
             session.waiting.push_back(request);
             self.counts.waited += 1;
-            self.waiting += 1;
+            (self.waiting, self.waiting_bytes) = (self.waiting + 1, self.waiting_bytes + bytes);
         } else {
             let ready_ns = self.due_ns(&request);
             self.begin(slot, request, ready_ns, now_ns);
@@ -214,7 +230,7 @@ impl Replayed {
             return *slot;
         }
         let number = self.shared.population(0).users.fetch_add(1, Relaxed) + 1;
-        let session = Session { key, number, source_end_ns: i64::MIN, used_ns: now_ns, ..Session::default() };
+        let session = Session { key, number, used_ns: now_ns, ..Session::default() };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -223,7 +239,6 @@ impl Replayed {
         self.sessions.insert(key, slot);
         self.used.push_back((slot, now_ns));
         self.counts.sessions += 1;
-        self.counts.sessions_most = self.counts.sessions_most.max(self.sessions.len() as u64);
         let figures = &mut self.figures.populations[0];
         (figures.users_begun, figures.users) = (figures.users_begun + 1, self.sessions.len() as u64);
         figures.users_most = figures.users_most.max(figures.users);
@@ -246,8 +261,6 @@ impl Replayed {
         population.record(2, late_ns);
         let exchange = self.next_exchange;
         self.next_exchange = exchange.wrapping_add(1);
-        // An answer without a time in the source ended it: what follows may depend on it.
-        session.source_end_ns = session.source_end_ns.max(request.source_end_ns.unwrap_or(request.source_ns));
         session.used_ns = now_ns;
         let send = Send {
             user: slot,
@@ -281,14 +294,16 @@ impl Replayed {
         for (_, value) in fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
             session.jar.receive(value, &Destination::of(&request.url, now_s));
         }
-        if request.roles == 1 && !request.has_body_before() {
-            if let Some(was) = request.before.as_ref().and_then(|before| before.status) {
+        let before = request.before.as_ref();
+        let has_details = before.is_some_and(|before| before.body.is_some() || !before.head.is_empty());
+        if request.roles == 1 && !has_details {
+            if let Some(was) = before.and_then(|before| before.status).filter(|_| self.answers.compares) {
                 self.counts.differences.compare_status(request.label, was, end.status);
             }
             return;
         }
         let answer = Answer::received(end);
-        if let Some(before) = &request.before {
+        if let Some(before) = before.filter(|_| self.answers.correlates) {
             session.values.learn(before, &answer);
         }
         self.compare(request, Some(answer));
@@ -298,7 +313,7 @@ impl Replayed {
     fn compare(&mut self, request: &ReplayRequest, answer: Option<Answer>) {
         let differences = &mut self.counts.differences;
         if request.roles == 1 {
-            if let (Some(before), Some(answer)) = (&request.before, answer) {
+            if let (Some(before), Some(answer), true) = (&request.before, answer, self.answers.compares) {
                 differences.compare(request.label, before, &answer);
             }
             return;
@@ -307,27 +322,35 @@ impl Replayed {
             left: request.roles,
             label: request.label,
             before: None,
+            bytes: 0,
             answers: [None, None, None],
         });
         record.left -= 1;
-        record.answers[request.role as usize] = answer;
+        let bytes = answer.as_ref().map_or(0, Answer::memory_bytes);
+        if record.left > 0 && self.open_bytes + bytes > MAX_OPEN_BYTES {
+            differences.not_compared += 1;
+        } else {
+            record.answers[request.role as usize] = answer;
+            (record.bytes, self.open_bytes) = (record.bytes + bytes, self.open_bytes + bytes);
+        }
         if request.role == Role::First {
             (record.label, record.before) = (request.label, request.before.clone());
         }
         if record.left > 0 {
             return;
         }
-        let Some(OpenRecord { label, before, answers: [first, again, second], .. }) =
+        let Some(OpenRecord { label, before, bytes, answers: [first, again, second], .. }) =
             self.open_records.remove(&request.record)
         else {
             return;
         };
+        self.open_bytes -= bytes;
         if let (Some(first), Some(again)) = (&first, &again) {
             differences.notice_noise(label, first, again);
         }
         match (&first, &second, &before) {
             (Some(first), Some(second), _) => differences.compare(label, first, second),
-            (Some(first), None, Some(before)) => differences.compare(label, before, first),
+            (Some(first), None, Some(before)) if self.answers.compares => differences.compare(label, before, first),
             _ => {}
         }
     }
@@ -341,12 +364,13 @@ impl Replayed {
         }
         while let Some(session) = &mut self.slots[slot as usize] {
             let Some(next) = session.waiting.front() else { return };
-            if next.source_ns >= session.source_end_ns && !session.outstanding.is_empty() {
+            if session.awaits_answer_before(next) {
                 return;
             }
             let ready_ns = self.limits.at_ns.saturating_add(next.due_ns).max(session.answered_ns);
             if let Some(next) = session.waiting.pop_front() {
                 self.waiting -= 1;
+                self.waiting_bytes -= next.memory_bytes();
                 self.begin(slot, next, ready_ns, now_ns);
             }
         }
@@ -444,19 +468,6 @@ impl Replayed {
     }
 }
 
-/// How an exchange ended.
-#[derive(Default)]
-struct Outcome {
-    sent_ns: Option<u64>,
-    first_ns: Option<u64>,
-    done_ns: Option<u64>,
-    status: Option<u16>,
-    sent_bytes: u64,
-    received_bytes: u64,
-    opening: Option<Opening>,
-    failure: Option<(Cow<'static, str>, String)>,
-}
-
 impl Users for Replayed {
     fn run(&mut self, now_ns: u64) -> Option<u64> {
         self.take_read(now_ns);
@@ -465,6 +476,7 @@ impl Users for Replayed {
             match self.upcoming.front() {
                 Some(next) if self.due_ns(next) <= now_ns => {
                     if let Some(next) = self.upcoming.pop_front() {
+                        self.upcoming_bytes -= next.memory_bytes();
                         self.take_due(next, now_ns);
                     }
                 }
@@ -531,8 +543,10 @@ impl Users for Replayed {
     }
 
     fn finish(&mut self, now_ns: u64) {
-        self.shared.stop_all();
-        self.end_if_over(now_ns);
+        // Of this thread alone: others may have more to do.
+        if self.over_ns.is_none() && !self.is_done() {
+            self.end(now_ns);
+        }
         self.interrupt(now_ns);
         self.effects.clear();
     }
@@ -575,5 +589,6 @@ impl Replayed {
             self.effects.push_back(Effect::Cancel { user: slot as u32 });
         }
         self.open_records.clear();
+        self.open_bytes = 0;
     }
 }

@@ -48,14 +48,25 @@ fn before(status: u16, head: &str, body: &str) -> Option<Arc<Answer>> {
     Some(Arc::new(Answer::recorded(Some(status), head.to_owned(), Some(body.as_bytes().to_vec()))))
 }
 
-fn run(requests: Vec<ReplayRequest>, duration_ms: u64, mut serve: impl FnMut(&str, u64) -> Reply) -> Run {
+fn run(requests: Vec<ReplayRequest>, duration_ms: u64, serve: impl FnMut(&str, u64) -> Reply) -> Run {
+    run_with(AnswerUse { compares: true, correlates: true }, |_| (), requests, duration_ms, serve)
+}
+
+fn run_with(
+    answers: AnswerUse,
+    change: impl FnOnce(&mut Replayed),
+    requests: Vec<ReplayRequest>,
+    duration_ms: u64,
+    mut serve: impl FnMut(&str, u64) -> Reply,
+) -> Run {
     let program = Arc::new(replay_program("replay", 1));
     let shared = Arc::new(Shared::new(&program, 1));
     let limits = Limits { at_ns: 0, duration_ns: duration_ms * MS, warmup_ns: 0 };
     let (outbox, inbox) = sync_channel(1);
     outbox.send(requests).unwrap();
     drop(outbox);
-    let mut replayed = Replayed::new(program, shared, limits, 0, Some(inbox));
+    let mut replayed = Replayed::new(program, shared, limits, 0, answers, Some(inbox));
+    change(&mut replayed);
     let mut ends: BTreeMap<(u64, u32, u32), (u64, Reply)> = BTreeMap::new();
     let (mut now_ns, mut got) = (0, Vec::new());
     for _ in 0..100_000 {
@@ -284,4 +295,78 @@ fn failed_request_does_not_hold_its_session_back() {
         );
     let iterations = run.replayed.figures().populations[0].iterations.clone();
     assert_eq!((iterations.completed, iterations.failed, run.got.len()), (1, 1, 2));
+}
+
+#[test]
+fn requests_that_wait_too_long_behind_a_slow_target_are_dropped_and_counted() {
+    let large = |at_ms| ReplayRequest { body: vec![0; 64 << 10].into(), ..request(1, at_ms, "/") };
+    let answers = AnswerUse { compares: true, correlates: true };
+    let bound = |replayed: &mut Replayed| replayed.bound_waiting(256 << 10);
+    let mut run = run_with(answers, bound, (0..8).map(large).collect(), 60_000, |_, _| ok(1_000));
+    let iterations = run.replayed.figures().populations[0].iterations.clone();
+    assert_eq!((iterations.due, iterations.completed, iterations.dropped), (8, 4, 4));
+}
+
+#[test]
+fn long_request_of_a_session_does_not_free_the_others_from_waiting() {
+    let of = |at_ms: u64, until_ms: u64, target: &str| ReplayRequest {
+        source_end_ns: Some(SECOND + (until_ms * MS) as i64),
+        ..request(1, at_ms, target)
+    };
+    let requests = vec![of(0, 60_000, "/poll"), of(10, 20, "/login"), of(30, 40, "/account")];
+    let run = run(requests, 120_000, |text, _| if text.contains("/poll") { ok(60_000) } else { ok(100) });
+    assert_eq!(
+        lines(&run).iter().map(|(at_ms, _)| *at_ms).collect::<Vec<_>>(),
+        [0, 10, 110],
+        "/account needs the login"
+    );
+}
+
+#[test]
+fn comparing_and_correlating_can_be_switched_off() {
+    let requests = || {
+        let login = ReplayRequest { before: before(200, "", r#"{"token":"token-before"}"#), ..request(7, 0, "/login") };
+        vec![login, request(7, 10, "/items?token=token-before")]
+    };
+    let serve = |_: &str, _| Some((200, "", r#"{"token":"token-now"}"#.to_owned(), 1));
+    let off = |compares, correlates| run_with(AnswerUse { compares, correlates }, |_| (), requests(), 60_000, serve);
+    let run = off(true, false);
+    assert!(run.got[1].2.contains("token=token-before") && run.replayed.counts().differences.compared == 1);
+    let run = off(false, true);
+    assert!(run.got[1].2.contains("token=token-now") && run.replayed.counts().differences.compared == 0);
+}
+
+#[test]
+fn thread_that_has_nothing_left_does_not_end_the_others() {
+    let program = Arc::new(replay_program("replay", 1));
+    let shared = Arc::new(Shared::new(&program, 2));
+    let limits = Limits { at_ns: 0, duration_ns: 60_000 * MS, warmup_ns: 0 };
+    let answers = AnswerUse { compares: true, correlates: true };
+    let machine = |requests: Vec<ReplayRequest>| {
+        let (outbox, inbox) = sync_channel(1);
+        outbox.send(requests).unwrap();
+        Replayed::new(Arc::clone(&program), Arc::clone(&shared), limits, 0, answers, Some(inbox))
+    };
+    let (mut idle, mut busy) = (machine(Vec::new()), machine((0..5).map(|at_ms| request(1, at_ms, "/")).collect()));
+    idle.run(0);
+    assert!(idle.is_done());
+    idle.finish(0);
+    let mut sent = 0;
+    for now_ms in 0..20 {
+        busy.run(now_ms * MS);
+        while let Some(Effect::Send(send)) = busy.effect() {
+            sent += 1;
+            let failure = ExchangeFailure {
+                cause: "reset".into(),
+                detail: String::new(),
+                timed_out: false,
+                sent_ns: None,
+                sent_bytes: 0,
+                received_bytes: 0,
+                opening: None,
+            };
+            busy.failed(send.user, send.exchange, failure, now_ms * MS);
+        }
+    }
+    assert!(sent == 5 && busy.is_done());
 }

@@ -139,6 +139,8 @@ pub struct ReplayReport {
     pub passed_on: u64,
     /// Requests and records that were not replayed, by cause.
     pub left_out: BTreeMap<String, u64>,
+    /// Requests that lay further back in the source than it is put in order; they were sent at once.
+    pub reordered: u64,
     /// Sessions of the source among those passed on, copies included, as far as memory sufficed to distinguish them.
     pub sessions: u64,
     /// The first request's time by the source's clock, ms since 1970; absent without one.
@@ -155,6 +157,8 @@ pub struct ReplayReport {
     pub compared: u64,
     /// Of these, answers with a difference that is no noise.
     pub differing: u64,
+    /// Answers whose bodies could not be compared: in a coding that is not read, too large, or too many at once.
+    pub not_compared: u64,
     /// Values that were replaced in requests by those of new answers.
     pub replaced: u64,
     /// What differed: the most frequent first.

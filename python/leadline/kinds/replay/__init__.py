@@ -38,7 +38,6 @@ class ReplayKind(UsersKind[ReplayTest]):
     metrics = (
         *(metric for metric in HTTP.metrics if metric.name != "found_rate_per_s"),
         neither("repeated", "requests that were sent again after the server closed a kept connection"),
-        neither("requests_due", "requests that were due"),
         lower("requests_late", "requests that began more than 1 ms after they could be sent"),
         neither("requests_waited", "requests that waited for the answer before them"),
         neither("left_out", "requests and records of the source that were not replayed"),
@@ -92,14 +91,20 @@ class ReplayKind(UsersKind[ReplayTest]):
 
     def rules(self) -> Rules:
         """The rules of HTTP load, and those of a source."""
-        from leadline.kinds.replay.notes import reading_was_late, source_broken_off, source_notes
-        from leadline.kinds.scenario.notes import run_too_short, something_sent
+        from leadline.kinds.replay import notes
+        from leadline.kinds.scenario.notes import run_too_short
 
         rules = HTTP.rules()
         return replace(
             rules,
-            findings=(something_sent, *rules.findings, reading_was_late, source_broken_off),
-            notes=(source_notes, run_too_short, *rules.notes),
+            findings=(
+                notes.nothing_replayed,
+                notes.requests_lost,
+                *rules.findings,
+                notes.reading_was_late,
+                notes.source_broken_off,
+            ),
+            notes=(notes.source_notes, run_too_short, *rules.notes),
         )
 
     def table(self, metrics: Mapping[str, Metric]) -> FigureTable:

@@ -6,13 +6,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leadline import quantities
+from leadline.analysis.metrics import counter
 from leadline.analysis.model import Reason, Verdict
 from leadline.analysis.validity import Evidence, Finding
 from leadline.kinds.replay.findings import replay_findings
+from leadline.kinds.scenario.findings import findings
 
 READ_LATE_SHARE = 0.01
 """Of the requests: more that were read after they were due were late because of the reader."""
 _WHOLE_SECOND_MS = 1000.0
+
+
+def nothing_replayed(evidence: Evidence) -> Iterator[Finding]:
+    """A replay that sent nothing: what the source had instead of requests."""
+    found, data = replay_findings(evidence.data), evidence.data
+    if found is None or counter(data, "requests_sent") != 0 or counter(data, "requests_due"):
+        return
+    left_out = ", ".join(f"{count:,} {cause.replace('_', ' ')}" for cause, count in found.left_out.items())
+    why = found.broken_off or (f"left out: {left_out}" if left_out else "the source has no request")
+    yield Verdict.INCOMPLETE, Reason("nothing-replayed", f"no request was sent: {why} ({found.format})")
+
+
+def requests_lost(evidence: Evidence) -> Iterator[Finding]:
+    """Requests that were passed on and of which nothing is known."""
+    found, data = replay_findings(evidence.data), evidence.data
+    users = findings(data)
+    if found is None or users is None or data.status != "done" or found.broken_off is not None:
+        return
+    due = sum(group.due for group in users.groups)
+    if due < found.passed_on and not sum(group.not_begun for group in users.groups) and not data.spec.duration_ns:
+        text = f"{found.passed_on - due:,} of the requests that were read were neither sent nor counted as not sent"
+        yield Verdict.INCOMPLETE, Reason("requests-lost", text)
 
 
 def reading_was_late(evidence: Evidence) -> Iterator[Finding]:

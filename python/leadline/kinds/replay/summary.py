@@ -17,7 +17,7 @@ from leadline.report.page_tables import PageTable
 _MOST_ROWS = 12
 _MOST_PAGE_ROWS = 200
 _CAUSES = {
-    "writing_method": "have a method that changes something (--writes sends them)",
+    "writing_method": "have a method that changes something (--writes sends those whose bodies the source has)",
     "body_missing": "had a body that the source does not have",
     "not_chosen": "were not chosen",
     "not_a_request": "were no requests",
@@ -28,7 +28,6 @@ _CAUSES = {
     "unfinished": "were not complete",
     "upgraded": "connections became another protocol",
     "too_large": "were too large",
-    "out_of_order": "were further back than the log is put in order, and were sent at once",
 }
 
 
@@ -47,7 +46,8 @@ def source_rows(result: TestResult) -> list[tuple[str, str]]:
     rows.append(("sent behind its time", _behind(result, found)))
     if found.compared:
         share = quantities.share(found.differing / found.compared)
-        rows.append(("answers", f"{found.compared:,} compared, {found.differing:,} differ ({share})"))
+        unread = f"; the bodies of {found.not_compared:,} could not be compared" if found.not_compared else ""
+        rows.append(("answers", f"{found.compared:,} compared, {found.differing:,} differ ({share}){unread}"))
     return rows
 
 
@@ -59,7 +59,10 @@ def _behind(result: TestResult, found: ReplayFindings) -> str:
     """How far behind the source's times requests were sent."""
     p50, p99 = (result.value(f"behind_{name}_us") for name in ("p50", "p99"))
     text = f"p50 {quantities.microseconds(p50)}, p99 {quantities.microseconds(p99)}"
-    return text + (f"; {found.waited:,} waited for the answer before them" if found.waited else "")
+    text += f"; {found.waited:,} waited for the answer before them" if found.waited else ""
+    text += f"; {found.reordered:,} lay too far back in the source and were sent at once" if found.reordered else ""
+    dropped = 0 if result.scenario is None else sum(group.dropped for group in result.scenario.groups)
+    return text + (f"; {dropped:,} were dropped, because too many waited" if dropped else "")
 
 
 def difference_tables(result: TestResult) -> list[RenderableType]:

@@ -20,6 +20,7 @@ from leadline.contract.models import (
     ScenarioPlan,
     ScenarioWorkload,
 )
+from leadline.errors import InputError
 from leadline.kinds.replay.model import STDIN, ReplayTest, read_instant
 from leadline.kinds.scenario.workload import users_workload
 
@@ -68,7 +69,10 @@ def _source(test: ReplayTest) -> ReplayFile | ReplayCapture:
 
 
 def _is_file(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        raise InputError("-: stdin is closed", hint="name a recording, or pipe one") from None
 
 
 def _host(text: str, target: str) -> ReplayHost:

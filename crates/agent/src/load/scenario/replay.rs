@@ -53,7 +53,8 @@ pub fn report(program: &Arc<Program>, read: ReadReport, counts: Vec<ReplayCounts
         sum.replaced += own.replaced;
     }
     let ReadReport { dispatched, format, sessions_by, broken_off, follows } = read;
-    let length_ns = dispatched.last_ns.zip(dispatched.first_ns).map(|(last_ns, first_ns)| last_ns - first_ns);
+    let length_ns =
+        dispatched.last_ns.zip(dispatched.first_ns).map(|(last_ns, first_ns)| last_ns.saturating_sub(first_ns));
     let (differences, more_differences) = differences(program, &sum.differences);
     let report = ReplayReport {
         format,
@@ -61,6 +62,7 @@ pub fn report(program: &Arc<Program>, read: ReadReport, counts: Vec<ReplayCounts
         read: dispatched.read,
         passed_on: dispatched.passed_on,
         left_out: dispatched.left_out,
+        reordered: dispatched.reordered,
         sessions: dispatched.sessions,
         first_epoch_ms: dispatched.first_ns.map(|first_ns| first_ns.div_euclid(1_000_000)),
         length_ms: length_ns.map(|length_ns| length_ns as f64 / 1e6),
@@ -69,6 +71,7 @@ pub fn report(program: &Arc<Program>, read: ReadReport, counts: Vec<ReplayCounts
         read_late: (!follows).then_some(sum.read_late),
         compared: sum.differences.compared,
         differing: sum.differences.differing(),
+        not_compared: sum.differences.not_compared,
         replaced: sum.replaced,
         differences,
         more_differences,

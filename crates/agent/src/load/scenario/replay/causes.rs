@@ -21,7 +21,7 @@ fn cause_name(cause: Cause) -> &'static str {
 
 /// Adds the causes of a source to those of the dispatch.
 pub fn add_causes(left_out: &mut BTreeMap<String, u64>, causes: &Causes) {
-    for (cause, count) in causes.iter() {
+    for (cause, count) in causes.iter().filter(|(cause, _)| *cause != Cause::OutOfOrder) {
         *left_out.entry(cause_name(cause).to_owned()).or_default() += count;
     }
 }

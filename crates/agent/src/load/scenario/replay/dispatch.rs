@@ -7,23 +7,28 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leadline_http::Url;
 use leadline_replay::{Recorded, RecordedAnswer};
 use leadline_scenario::replay::{label_of, Answer, LabelNames, Pattern, ReplayRequest, Role};
 use leadline_scenario::Program;
+use leadline_sys::clock::monotonic_ns;
 use leadline_wire::scenario::{Replay, ReplayInstant, ReplayPace, ReplaySource};
 
 /// Requests of a batch.
 const BATCH_REQUESTS: usize = 256;
+/// Time after which batches are passed on though they are not full, ns, and how many requests are read between two looks
+/// at the clock.
+const FLUSH_NS: u64 = 20_000_000;
+const LOOKS_AT_CLOCK: u32 = 256;
 /// Bytes after which a batch is passed on.
 const BATCH_BYTES: usize = 1 << 20;
 /// By how much copies of a session are shifted against each other at most, ns.
 const LARGEST_SHIFT_NS: u64 = 1_000_000_000;
-/// By how much requests are later whose source is followed, ns: the time in which they are read and passed on.
-const FOLLOWED_DELAY_NS: u64 = 100_000_000;
+/// By how much requests are later that are read while the replay runs, ns: the time in which they are passed on.
+const READ_DELAY_NS: u64 = 100_000_000;
 /// Stamps that are as inexact as this, ns, are spread: their requests come by up to this much later.
 const SPREAD_FROM_NS: u32 = 1_000_000_000;
 /// Sessions that are counted by themselves.
@@ -37,6 +42,8 @@ pub struct Dispatched {
     pub read: u64,
     pub passed_on: u64,
     pub left_out: BTreeMap<String, u64>,
+    /// Requests that lay too far back to be put in order.
+    pub reordered: u64,
     pub sessions: u64,
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
@@ -102,11 +109,14 @@ pub struct Dispatch {
     names: LabelNames,
     /// Labels by method and target, so that a name is made once for each.
     labels: HashMap<Vec<u8>, (u32, u32)>,
+    /// The key of the last one.
+    key: Vec<u8>,
     seed: u64,
     /// By how much all requests are later, ns: what is read while it is written comes late.
     delay_ns: u64,
     inboxes: Vec<SyncSender<Vec<ReplayRequest>>>,
     is_over: Arc<AtomicBool>,
+    start_ns: Arc<OnceLock<u64>>,
     batches: Vec<(Vec<ReplayRequest>, usize)>,
     shifted: BinaryHeap<Reverse<Shifted>>,
     counted: HashSet<u64>,
@@ -114,6 +124,8 @@ pub struct Dispatch {
     /// The time of the source's first request, which instants after its beginning count from.
     first_read_ns: Option<i64>,
     last_due_ns: u64,
+    looks: u32,
+    flushed_ns: u64,
     /// What became of the source so far.
     pub done: Dispatched,
 }
@@ -128,6 +140,7 @@ impl Dispatch {
         program: &Arc<Program>,
         inboxes: Vec<SyncSender<Vec<ReplayRequest>>>,
         is_over: Arc<AtomicBool>,
+        start_ns: Arc<OnceLock<u64>>,
     ) -> Result<Self, String> {
         let mut hosts = HashMap::new();
         for one in &replay.hosts {
@@ -140,15 +153,19 @@ impl Dispatch {
             hosts,
             names: LabelNames::new(Arc::clone(program)),
             labels: HashMap::new(),
+            key: Vec::new(),
             seed: program.seed,
             delay_ns: 0,
             batches: inboxes.iter().map(|_| (Vec::new(), 0)).collect(),
             inboxes,
             is_over,
+            start_ns,
             shifted: BinaryHeap::new(),
             counted: HashSet::new(),
             records: 0,
             first_read_ns: None,
+            looks: 0,
+            flushed_ns: 0,
             last_due_ns: 0,
             done: Dispatched::default(),
             replay: replay.clone(),
@@ -157,11 +174,12 @@ impl Dispatch {
 
     /// Takes a request of the source; breaks if no more are wanted: the rest lies after the end, or the replay is over.
     pub fn take(&mut self, recorded: Recorded) -> ControlFlow<()> {
-        self.done.read += 1;
+        self.flush_in_time();
         let first_read_ns = *self.first_read_ns.get_or_insert(recorded.start_ns);
         if is_before(self.replay.end, first_read_ns, recorded.start_ns) == Some(false) {
             return ControlFlow::Break(());
         }
+        self.done.read += 1;
         if let Some(cause) = self.refusal(&recorded, first_read_ns) {
             self.leave_out(cause);
             return ControlFlow::Continue(());
@@ -169,9 +187,13 @@ impl Dispatch {
         self.done.precision_ns = self.done.precision_ns.max(recorded.precision_ns);
         if self.records == 0 {
             self.done.first_ns = Some(recorded.start_ns);
+            // The time of the first request is when it is there, however long it was looked for.
+            if let Some(at_ns) = self.start_ns.get() {
+                self.delay_ns = monotonic_ns().saturating_sub(*at_ns) + READ_DELAY_NS;
+            }
             if follows(&self.replay.source) {
                 let spread_ns = if recorded.precision_ns >= SPREAD_FROM_NS { recorded.precision_ns } else { 0 };
-                self.delay_ns = FOLLOWED_DELAY_NS + u64::from(spread_ns);
+                self.delay_ns = self.delay_ns.max(READ_DELAY_NS) + u64::from(spread_ns);
             }
         }
         self.done.last_ns = self.done.last_ns.max(Some(recorded.start_ns));
@@ -217,10 +239,9 @@ impl Dispatch {
         let before = self.before(answer);
         let (label, second_label) = self.label(&method, &target);
         let target = String::from_utf8_lossy(&target).into_owned();
-        let (other_fields, cookie) = split_cookie(&fields);
-        let own = String::from_utf8_lossy(&host).to_ascii_lowercase();
-        let known = self.hosts.get(&own).or_else(|| self.hosts.get(own.split(':').next().unwrap_or_default()));
-        let known = known.unwrap_or(&self.target);
+        let reads_bodies = self.replay.compares || self.replay.correlates;
+        let (other_fields, cookie) = split_fields(&fields, reads_bodies);
+        let known = self.target_of(&host);
         let mut roles = vec![(Role::First, label, known.url_of(&target), known.host.clone())];
         if self.replay.notices_noise {
             roles.push((Role::Again, label, known.url_of(&target), known.host.clone()));
@@ -271,14 +292,26 @@ impl Dispatch {
         self.send_shifted(Some(self.last_due_ns))
     }
 
+    /// Where the requests for a recorded host go.
+    fn target_of(&self, host: &[u8]) -> &Target {
+        if self.hosts.is_empty() {
+            return &self.target;
+        }
+        let own = String::from_utf8_lossy(host).to_ascii_lowercase();
+        let found = self.hosts.get(&own).or_else(|| self.hosts.get(own.split(':').next().unwrap_or_default()));
+        found.unwrap_or(&self.target)
+    }
+
     /// When a request is due, ns after the start: no earlier than those before it in the source.
     fn due_ns(&mut self, start_ns: i64, session: u64, copy: u32) -> u64 {
         let shift_ns = if copy == 0 { 0 } else { mix(session) % LARGEST_SHIFT_NS };
         match self.replay.pace {
             ReplayPace::Recorded { speed } => {
                 let since_ns = start_ns.saturating_sub(self.done.first_ns.unwrap_or(start_ns)).max(0);
-                self.last_due_ns = self.last_due_ns.max((since_ns as f64 / speed) as u64 + self.delay_ns);
-                self.last_due_ns + shift_ns
+                self.last_due_ns =
+                    self.last_due_ns.max(((since_ns as f64 / speed) as u64).saturating_add(self.delay_ns));
+                // Copies are as far apart as in the recording.
+                self.last_due_ns.saturating_add((shift_ns as f64 / speed.max(1.0)) as u64)
             }
             ReplayPace::Rate { per_s } => {
                 self.last_due_ns = (self.records as f64 / per_s * 1e9) as u64;
@@ -306,15 +339,18 @@ impl Dispatch {
     /// The labels of a request at the first and at the second target.
     fn label(&mut self, method: &[u8], target: &[u8]) -> (u32, u32) {
         let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let key = [method, b" ", path].concat();
-        if let Some(labels) = self.labels.get(&key) {
+        self.key.clear();
+        for part in [method, b" ", path] {
+            self.key.extend_from_slice(part);
+        }
+        if let Some(labels) = self.labels.get(&self.key) {
             return *labels;
         }
         let name = label_of(method, target);
         let first = self.names.place(&name);
         let second = self.against.as_ref().map(|_| self.names.place(&format!("{name} (against)"))).unwrap_or(first);
         if self.labels.len() < MOST_KNOWN_TARGETS {
-            self.labels.insert(key, (first, second));
+            self.labels.insert(self.key.clone(), (first, second));
         }
         (first, second)
     }
@@ -373,6 +409,19 @@ impl Dispatch {
         }
     }
 
+    /// Passes on what was read some time ago: few requests of a long source may be chosen.
+    fn flush_in_time(&mut self) {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks % LOOKS_AT_CLOCK != 0 {
+            return;
+        }
+        let now_ns = monotonic_ns();
+        if now_ns.saturating_sub(self.flushed_ns) > FLUSH_NS {
+            self.flushed_ns = now_ns;
+            self.try_flush_all();
+        }
+    }
+
     /// Passes on what is in the batches, as far as there is room.
     fn try_flush_all(&mut self) {
         for (inbox, batch) in self.inboxes.iter().zip(&mut self.batches) {
@@ -427,18 +476,22 @@ fn is_before(instant: Option<ReplayInstant>, first_ns: i64, at_ns: i64) -> Optio
     Some(at_ns < instant_ns)
 }
 
-/// Returns header fields without Cookie, and the value of Cookie.
-fn split_cookie(fields: &[u8]) -> (Vec<u8>, Vec<u8>) {
+/// Returns header fields without Cookie, and the value of Cookie. Where bodies are read, codings that cannot be are not
+/// asked for.
+fn split_fields(fields: &[u8], reads_bodies: bool) -> (Vec<u8>, Vec<u8>) {
     let (mut others, mut cookie) = (Vec::with_capacity(fields.len()), Vec::new());
     for line in fields.split_inclusive(|byte| *byte == b'\n') {
-        match line.get(..7) {
-            Some(name) if name.eq_ignore_ascii_case(b"cookie:") => {
-                if !cookie.is_empty() {
-                    cookie.extend_from_slice(b"; ");
-                }
-                cookie.extend_from_slice(line[7..].trim_ascii());
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(0);
+        let (name, value) = (&line[..colon], line.get(colon + 1..).unwrap_or_default());
+        if name.eq_ignore_ascii_case(b"cookie") {
+            if !cookie.is_empty() {
+                cookie.extend_from_slice(b"; ");
             }
-            _ => others.extend_from_slice(line),
+            cookie.extend_from_slice(value.trim_ascii());
+        } else if reads_bodies && name.eq_ignore_ascii_case(b"accept-encoding") {
+            others.extend_from_slice(b"Accept-Encoding: gzip, deflate\r\n");
+        } else {
+            others.extend_from_slice(line);
         }
     }
     (others, cookie)

@@ -6,6 +6,8 @@ mod capture;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,12 +42,19 @@ pub struct SourceNeeds {
     pub seed: u64,
     /// Whether the bodies of answers are used.
     pub keeps_answer_bodies: bool,
+    /// Set once nothing is wanted any more: the source then ends.
+    pub is_over: Arc<AtomicBool>,
+    /// Where requests go: a live capture leaves those out.
+    pub targets: Vec<String>,
 }
 
 /// A source that can be read, in the order of its requests' times.
 pub struct Opened {
     source: Ordered<Begun>,
     sessions_by: SessionsBy,
+    follows: bool,
+    /// Whether it is a log, which is read without waiting within a line.
+    pub is_log: bool,
     /// Its format.
     pub format: String,
 }
@@ -78,6 +87,10 @@ impl Source for Begun {
 impl Opened {
     /// The next request. `idle` is called while a source that is followed has none; if it returns false, that is the end.
     pub fn next(&mut self, mut idle: impl FnMut() -> bool) -> Result<Option<Recorded>, SourceError> {
+        if !self.follows {
+            // The time of a file stands still while its reader is held back.
+            return Source::next(&mut self.source);
+        }
         loop {
             match self.source.poll(monotonic_ns())? {
                 Poll::Ready(found) => return Ok(found),
@@ -114,14 +127,17 @@ pub fn open(source: &ReplaySource, needs: &SourceNeeds, idle: &mut dyn FnMut() -
     };
     match source {
         ReplaySource::File { path, format, follows, port } => {
-            let file = open_file(path, *follows).map_err(|error| format!("{path}: {error}"))?;
-            let found = recognise(file, format.as_deref(), limits(*port), idle);
+            let waits = Arc::new(AtomicBool::new(!*follows));
+            let file = open_file(path, *follows, (Arc::clone(&waits), Arc::clone(&needs.is_over)));
+            let file = file.map_err(|error| format!("{path}: {error}"))?;
+            let found = recognise(file, format.as_deref(), limits(*port), &waits, idle);
             let opened = found.and_then(|found| in_order(found, *follows, needs.seed, idle));
             opened.map_err(|error| format!("{path}: {error}"))
         }
         ReplaySource::Capture { device, port } => {
             let options = ReassemblyOptions { answer_wait_ns: LIVE_ANSWER_WAIT_NS, ..limits(Some(*port)) };
-            let capture = LiveCapture::open(device, options).map_err(|error| format!("{device}: {error}"))?;
+            let capture = LiveCapture::open(device, *port, &needs.targets, options);
+            let capture = capture.map_err(|error| format!("{device}: {error}"))?;
             let found = Found::new(capture, format!("packets of {device}"), SessionsBy::Fixed("connection"));
             in_order(found, true, needs.seed, idle).map_err(|error| format!("{device}: {error}"))
         }
@@ -133,28 +149,28 @@ struct Found {
     source: Box<dyn Source>,
     format: String,
     sessions_by: SessionsBy,
+    is_log: bool,
 }
 
 impl Found {
     fn new(source: impl Source + 'static, format: String, sessions_by: SessionsBy) -> Self {
-        Self { source: Box::new(source), format, sessions_by }
+        Self { source: Box::new(source), format, sessions_by, is_log: false }
     }
 }
 
-fn open_file(path: &str, follows: bool) -> Result<Input, SourceError> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    if follows {
-        // Of this descriptor alone, also where it is another process's stdin.
-        options.custom_flags(libc::O_NONBLOCK);
-    }
-    let file = options.open(path)?;
+fn open_file(
+    path: &str,
+    follows: bool,
+    (waits, is_over): (Arc<AtomicBool>, Arc<AtomicBool>),
+) -> Result<Input, SourceError> {
+    // Of this descriptor alone, also where it is another process's stdin: waiting for a pipe can then be ended.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let kind = file.metadata()?.file_type();
     if kind.is_dir() {
         return Err(SourceError::Format("this is a folder; name a file in it".to_owned()));
     }
     let grows = follows && !kind.is_fifo() && !kind.is_socket() && !kind.is_char_device();
-    Ok(Box::new(SourceFile { file, grows }))
+    Ok(Box::new(SourceFile { file, grows, waits, is_over }))
 }
 
 /// Finds out what a file is.
@@ -162,6 +178,7 @@ fn recognise(
     mut input: Input,
     format: Option<&str>,
     limits: ReassemblyOptions,
+    waits: &AtomicBool,
     idle: &mut dyn FnMut() -> bool,
 ) -> Result<Found, SourceError> {
     let mut head = read_head(&mut input, idle)?;
@@ -170,6 +187,9 @@ fn recognise(
         head = read_head(&mut input, idle)?;
     }
     let kind = format.unwrap_or_else(|| kind_of(&head));
+    if matches!(kind, "gor" | "pcap" | "har" | "jtl") {
+        waits.store(true, Relaxed);
+    }
     let input: Input = Box::new(Cursor::new(head).chain(input));
     Ok(match kind {
         "gor" => {
@@ -191,7 +211,7 @@ fn recognise(
         _ => {
             let log = Log::open(input, format.map(LogFormat::parse).transpose()?)?;
             let (name, sessions_by) = (log.format().name().to_owned(), log.session_basis());
-            Found::new(log, name, SessionsBy::Named(sessions_by))
+            Found { is_log: true, ..Found::new(log, name, SessionsBy::Named(sessions_by)) }
         }
     })
 }
@@ -220,7 +240,7 @@ fn kind_of(head: &[u8]) -> &'static str {
     if squeezed == b"{\"log\":{\"" {
         return "har";
     }
-    let is_xml = text.starts_with(b"<?xml") || text.starts_with(b"<testResults");
+    let is_xml = text.starts_with(b"<") && text.windows(12).any(|part| part == b"<testResults");
     if is_xml || first.starts_with(b"timeStamp,") {
         return "jtl";
     }
@@ -229,7 +249,7 @@ fn kind_of(head: &[u8]) -> &'static str {
 
 /// Puts a source's requests in the order of their times.
 fn in_order(found: Found, follows: bool, seed: u64, idle: &mut dyn FnMut() -> bool) -> Result<Opened, SourceError> {
-    let Found { mut source, format, sessions_by } = found;
+    let Found { mut source, format, sessions_by, is_log } = found;
     let mut limits = OrderLimits::default();
     let mut first = None;
     if follows {
@@ -239,7 +259,8 @@ fn in_order(found: Found, follows: bool, seed: u64, idle: &mut dyn FnMut() -> bo
             limits.window_ns = FOLLOWED_WINDOW_NS;
         }
     }
-    Ok(Opened { source: Ordered::new(Begun { first, source }, limits, seed), sessions_by, format })
+    let source = Ordered::new(Begun { first, source }, limits, seed);
+    Ok(Opened { source, sessions_by, follows, is_log, format })
 }
 
 /// Tries until something is there, or until `idle` gives up.
@@ -281,17 +302,36 @@ fn read_head(input: &mut Input, idle: &mut dyn FnMut() -> bool) -> Result<Vec<u8
     Ok(head)
 }
 
-/// A file; one that grows has no end.
+/// A file or a pipe; a file that grows has no end.
 struct SourceFile {
     file: File,
     grows: bool,
+    /// Whether a read waits for what is not there yet: what reads logs can go on later, what reads the rest cannot.
+    waits: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl SourceFile {
+    fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.file.read(buffer)? {
+            0 if self.grows && !buffer.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
 }
 
 impl Read for SourceFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.file.read(buffer)? {
-            0 if self.grows && !buffer.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
-            count => Ok(count),
+        loop {
+            if self.is_over.load(Relaxed) {
+                return Ok(0);
+            }
+            match self.read_now(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.waits.load(Relaxed) => {
+                    std::thread::sleep(Duration::from_millis(LOOK_MS));
+                }
+                other => return other,
+            }
         }
     }
 }

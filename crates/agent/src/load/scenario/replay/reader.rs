@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use leadline_scenario::replay::ReplayRequest;
+use leadline_replay::Cause;
+use leadline_scenario::replay::{AnswerUse, ReplayRequest};
 use leadline_scenario::Program;
 use leadline_sys::clock::monotonic_ns;
 use leadline_wire::scenario::Replay;
@@ -24,8 +25,19 @@ const BATCHES_AHEAD: usize = 8;
 pub struct Reader {
     /// What is read, for each thread.
     pub inboxes: Vec<Receiver<Vec<ReplayRequest>>>,
+    /// What recorded answers are used for.
+    pub answers: AnswerUse,
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<(ReadReport, ThreadReport)>,
+    /// When the replay begins, ns.
+    start_ns: Arc<OnceLock<u64>>,
+    thread: Option<JoinHandle<(ReadReport, ThreadReport)>>,
+}
+
+impl Drop for Reader {
+    /// Ends the thread of a replay that does not run.
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
 }
 
 /// What a reader came to.
@@ -46,10 +58,16 @@ impl Reader {
     pub fn open(replay: &Replay, program: &Arc<Program>, threads: u32) -> Result<Self, ErrorReport> {
         let (outboxes, inboxes) = (0..threads).map(|_| sync_channel(BATCHES_AHEAD)).unzip();
         let is_over = Arc::new(AtomicBool::new(false));
-        let dispatch = Dispatch::new(replay, program, outboxes, Arc::clone(&is_over));
+        let start_ns = Arc::new(OnceLock::new());
+        let dispatch = Dispatch::new(replay, program, outboxes, Arc::clone(&is_over), Arc::clone(&start_ns));
         let dispatch = dispatch.map_err(|message| input_error("bad_replay", message))?;
         let source = replay.source.clone();
-        let needs = open::SourceNeeds { seed: program.seed, keeps_answer_bodies: replay.compares || replay.correlates };
+        let needs = open::SourceNeeds {
+            seed: program.seed,
+            keeps_answer_bodies: replay.compares || replay.correlates,
+            is_over: Arc::clone(&is_over),
+            targets: [Some(&replay.target), replay.against.as_ref()].into_iter().flatten().cloned().collect(),
+        };
         let follows = follows(&source);
         // One that is written while it is read may have nothing yet: it is opened by the thread.
         let opened = if follows { None } else { Some(open::open(&source, &needs, &mut || true).map_err(bad_source)?) };
@@ -69,15 +87,22 @@ impl Reader {
             };
             (report, meter.end(monotonic_ns()))
         });
-        Ok(Self { inboxes, is_over, thread })
+        let answers = AnswerUse { compares: replay.compares, correlates: replay.correlates };
+        Ok(Self { inboxes, answers, is_over, start_ns, thread: Some(thread) })
+    }
+
+    /// Says when the replay begins.
+    pub fn begin(&self, at_ns: u64) {
+        let _ = self.start_ns.set(at_ns);
     }
 
     /// Waits for its end; it ends when nothing takes its requests any more. Its thread's figures are over the time since
     /// the start, as those of the others: most of a short source is read before.
-    pub fn join(self, at_ns: u64) -> (ReadReport, ThreadReport) {
+    pub fn join(mut self, at_ns: u64) -> (ReadReport, ThreadReport) {
         self.is_over.store(true, Relaxed);
-        drop(self.inboxes);
-        let (report, thread) = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.inboxes.clear();
+        let thread = self.thread.take().expect("a reader is joined once");
+        let (report, thread) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let since_start_s = monotonic_ns().saturating_sub(at_ns) as f64 / 1e9;
         (report, ThreadReport { wall_s: thread.wall_s.max(since_start_s), ..thread })
     }
@@ -90,11 +115,13 @@ fn bad_source(message: String) -> ErrorReport {
 /// Reads a source to its end, or until no more is wanted.
 fn read(mut opened: Opened, mut dispatch: Dispatch, follows: bool) -> ReadReport {
     let mut broken_off = None;
-    loop {
+    while dispatch.is_wanted() {
         // What was read is passed on before a source is waited for.
         match opened.next(|| dispatch.flush().is_continue() && dispatch.is_wanted()) {
             Ok(Some(recorded)) => {
-                if dispatch.take(recorded).is_break() {
+                // Within other sources than logs one waits: nothing is kept back.
+                let flushes = follows && !opened.is_log;
+                if dispatch.take(recorded).is_break() || (flushes && dispatch.flush().is_break()) {
                     break;
                 }
             }
@@ -108,5 +135,6 @@ fn read(mut opened: Opened, mut dispatch: Dispatch, follows: bool) -> ReadReport
     let sessions_by = opened.sessions_by();
     let mut dispatched = dispatch.finish();
     add_causes(&mut dispatched.left_out, opened.causes());
+    dispatched.reordered = opened.causes().count(Cause::OutOfOrder);
     ReadReport { dispatched, format: opened.format, sessions_by, broken_off, follows }
 }

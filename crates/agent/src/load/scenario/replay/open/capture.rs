@@ -1,10 +1,9 @@
 //! The requests that an interface of this host receives and sends, as they come: TCPCopy's way, without its kernel module.
 
-use std::io;
-
+use leadline_http::Url;
 use leadline_packet::capture::LinkType;
 use leadline_replay::packets::{Reassembly, ReassemblyOptions};
-use leadline_replay::{Causes, Recorded, Source, SourceError};
+use leadline_replay::{Cause, Causes, Recorded, Source, SourceError};
 use leadline_sys::clock::{monotonic_ns, realtime_ns};
 use leadline_sys::frames::{FrameBatch, FrameSocket};
 
@@ -19,12 +18,21 @@ pub struct LiveCapture {
 }
 
 impl LiveCapture {
-    /// Begins to capture.
+    /// Begins to capture what clients ask a server port; not what goes to these URLs, which would be sent for ever.
     ///
     /// # Errors
-    /// Why that is not possible.
-    pub fn open(device: &str, options: ReassemblyOptions) -> io::Result<Self> {
-        let socket = FrameSocket::open_both_ways(device)?;
+    /// Why that is not possible, or that the port is that of a target.
+    pub fn open(device: &str, port: u16, targets: &[String], options: ReassemblyOptions) -> Result<Self, String> {
+        for target in targets {
+            let url = Url::parse(target).map_err(|error| error.to_string())?;
+            if url.port == port {
+                return Err(format!(
+                    "{target} has the port {port} that is captured, so that each copy would be captured again; give the \
+                     target another port"
+                ));
+            }
+        }
+        let socket = FrameSocket::open_both_ways(device).map_err(|error| error.to_string())?;
         Ok(Self { socket, batch: FrameBatch::new(FRAMES), reassembly: Reassembly::new(options) })
     }
 }
@@ -45,6 +53,9 @@ impl Source for LiveCapture {
                     }
                 }
                 Err(error) => {
+                    for _ in 0..self.socket.overruns().unwrap_or(0) {
+                        self.reassembly.count_cause(Cause::Gap);
+                    }
                     self.reassembly.advance(realtime_ns());
                     return self.reassembly.next().map_or_else(|| Err(error.into()), |recorded| Ok(Some(recorded)));
                 }
