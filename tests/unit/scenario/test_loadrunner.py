@@ -232,6 +232,21 @@ def test_calls_that_double_end_in_one_message(monkeypatch: pytest.MonkeyPatch) -
     assert refusal.endswith("own functions repeat more than 500 statements")
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("#ifdef X\nA\n#elif 0\nB\n#else\nC\n#endif\nD", "A D"),
+        ("#ifdef X\nA\n#elif 1\nB\n#elif 1\nC\n#else\nE\n#endif\nD", "A D"),
+        ("#ifndef X\nA\n#elif 0\nB\n#elif 1\nC\n#else\nE\n#endif\nD", "C D"),
+        ("#ifndef X\nA\n#elif 0\nB\n#else\nC\n#endif\nD", "C D"),
+        ("#if 0\n#ifdef X\nA\n#elif 0\nB\n#else\nC\n#endif\n#else\nE\n#endif\nD", "E D"),
+    ],
+)
+def test_one_part_of_a_condition_is_read(text: str, read: str) -> None:
+    tokens = Preprocessor(lambda name: None).read(f"#define X 1\n{text}\n", "Action.c")
+    assert " ".join(one.text for one in tokens) == read
+
+
 HOSTILE = [
     "Action() { " + "{" * 500 + "}" * 500 + " }",
     "Action() { x = " + "(" * 500 + "1" + ")" * 500 + "; }",

@@ -68,6 +68,16 @@ class Preprocessor:
         return self.read(text, self.shown(name))
 
 
+@dataclass(slots=True)
+class _Condition:
+    """An `#if` that is open."""
+
+    is_read: bool
+    """Whether the part that is met now is read."""
+    was_read: bool
+    """Whether this part or one before it was: of an `#if` and its `#elif` and `#else`, one part is read at most."""
+
+
 class _Reader:
     def __init__(self, shared: Preprocessor, text: str, file: str) -> None:
         self._shared = shared
@@ -77,8 +87,7 @@ class _Reader:
         self._found: list[Token] = []
         self._skipped = 0
         """Conditional parts that are left out, around here."""
-        self._open: list[bool] = []
-        """For each open condition whether a part of it was read."""
+        self._open: list[_Condition] = []
 
     def read(self) -> list[Token]:
         position, is_line_start = 0, True
@@ -131,22 +140,23 @@ class _Reader:
         rest = _COMMENT.sub(lambda found: found[1] or " ", rest.replace("\\\n", " ")).strip()
         if name in ("if", "ifdef", "ifndef"):
             is_read = not self._skipped and self._holds(name, rest)
-            self._open.append(is_read)
+            self._open.append(_Condition(is_read, is_read))
             self._skipped += not is_read
         elif name in ("else", "elif") and self._open:
             self._switch(name == "else" or self._holds("if", rest))
         elif name == "endif" and self._open:
-            self._skipped -= not self._open.pop()
+            self._skipped -= not self._open.pop().is_read
         elif not self._skipped:
             self._define_or_include(name, rest)
 
     def _switch(self, may_be_read: bool) -> None:
         """The next part of a condition."""
-        if self._open[-1]:
-            self._open[-1] = False
+        condition = self._open[-1]
+        if condition.is_read:
+            condition.is_read = False
             self._skipped += 1
-        elif self._skipped == 1 and may_be_read:
-            self._open[-1] = True
+        elif self._skipped == 1 and may_be_read and not condition.was_read:
+            condition.is_read = condition.was_read = True
             self._skipped -= 1
 
     def _holds(self, name: str, rest: str) -> bool:
