@@ -11,6 +11,7 @@ from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.arguments import Arguments, read_arguments
 from leadline.scenario.loadrunner.context import CannotRun, Steps, made
 from leadline.scenario.loadrunner.functions import Functions
+from leadline.scenario.loadrunner.numbers import read_whole
 from leadline.scenario.loadrunner.templates import native
 from leadline.scenario.loadrunner.tokens import SourceLine
 
@@ -89,7 +90,7 @@ class Answers(Functions):
         elif ordinal.lower() == "random":
             found["match"] = "random"
         elif ordinal.lower() != "no" and ordinal != "1":
-            found["match"] = int(ordinal) if ordinal.isdecimal() else ordinal
+            found["match"] = read_whole(ordinal) if ordinal.isdecimal() else ordinal
         source = _source(given, "all")
         if source != "body" and "json" not in way and "css" not in way:
             found["from"] = source
@@ -117,8 +118,9 @@ class Answers(Functions):
         if offset != "0" or length != "-1":
             if not (offset.isdecimal() and re.fullmatch(r"-?\d+", length)):
                 raise CannotRun("a part of a value at a place that is computed has no native form", call.place)
-            end = [] if int(length) < 0 else [Literal(int(offset) + int(length))]
-            tree = Call("substring", (tree, Literal(int(offset)), *end))
+            first, count = read_whole(offset), read_whole(length)
+            end = [] if count < 0 else [Literal(first + count)]
+            tree = Call("substring", (tree, Literal(first), *end))
         conversion = given.text("convert").upper()
         if conversion in _CONVERSIONS:
             tree = Call(_CONVERSIONS[conversion], (tree,))

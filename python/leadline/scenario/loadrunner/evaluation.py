@@ -8,8 +8,9 @@ from typing import Any
 from leadline.scenario.expressions import Call, Expression, Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script
+from leadline.scenario.loadrunner.expression_parser import MAX_WHOLE
 from leadline.scenario.loadrunner.tokens import SourceLine
-from leadline.scenario.loadrunner.values import Local, Names, Output, Value, negate, number, truth
+from leadline.scenario.loadrunner.values import Local, Names, Output, Value, character, negate, number, truth
 
 NULL = Value(Literal(None), "pointer")
 
@@ -141,7 +142,7 @@ class Evaluation(Output):
         left, right = (Value(Literal(0), "int") if one == NULL else one for one in (left, right))
         kinds = {left.kind, right.kind}
         if "char" in kinds:
-            trees = tuple(_character_of(value) for value in (left, right))
+            trees = tuple(character(value) for value in (left, right))
             if one.operator in ("==", "!="):
                 same = Call("same_text", trees)
                 return same if one.operator == "==" else negate(same)
@@ -244,12 +245,12 @@ class Evaluation(Output):
         own = Variable(local.name)
         head = Call("substring", (own, Literal(0), index))
         is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
-        character = self.character_of_code(place, value.tree) if is_computed else _character_of(value)
-        if character == Literal(""):
+        put = self.character_of_code(place, value.tree) if is_computed else character(value)
+        if put == Literal(""):
             self.set(place, local.name, head)
         else:
             rest = Call("substring", (own, _folded("add", (index, Literal(1)))))
-            self.set(place, local.name, Call("concat", (head, character, rest)))
+            self.set(place, local.name, Call("concat", (head, put, rest)))
         return value
 
     def _step(self, one: c.Step) -> Value:
@@ -315,22 +316,15 @@ def _negative(value: Value) -> Value:
     return Value(Call("negate", (tree,)), value.kind)
 
 
-def _character_of(value: Value) -> Expression:
-    """A character as a text; a number is its code."""
-    if value.kind == "char":
-        return value.tree
-    if value.kind == "int" and isinstance(value.tree, Literal) and isinstance(value.tree.value, int):
-        return Literal(chr(value.tree.value) if value.tree.value else "")
-    raise CannotRun("a character is computed, which has no native form")
-
-
 def _folded(function: str, trees: tuple[Expression, Expression]) -> Expression:
     """A call, or its value where it is known."""
     left, right = trees
     if isinstance(left, Literal) and isinstance(right, Literal):
         a, b = left.value, right.value
         if isinstance(a, int) and isinstance(b, int) and function in ("add", "subtract", "multiply"):
-            return Literal({"add": a + b, "subtract": a - b, "multiply": a * b}[function])
+            value = {"add": a + b, "subtract": a - b, "multiply": a * b}[function]
+            if abs(value) <= MAX_WHOLE:
+                return Literal(value)
     return Call(function, trees)
 
 

@@ -13,7 +13,7 @@ from leadline.scenario.expressions import Call, Expression, Literal, Variable, s
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.encodings import find_encoding
-from leadline.scenario.loadrunner.numbers import format_integer
+from leadline.scenario.loadrunner.numbers import format_integer, read_whole
 from leadline.scenario.loadrunner.parameter_file import Parameter
 
 
@@ -181,7 +181,7 @@ class ParameterReader:
             numbered = re.fullmatch(r"(?i)col (\d+)", wanted)
             place = next((index for index, name in enumerate(header) if name.strip() == wanted), None)
             if place is None and numbered is not None:
-                place = int(numbered[1]) - 1
+                place = read_whole(numbered[1]) - 1
             if place is None or place >= len(header):
                 raise CannotRun(f"the table {table} has no column '{wanted}' ({one.name})")
             if not names[place].startswith(f"{leader.name}."):

@@ -23,7 +23,7 @@ from leadline.scenario.loadrunner.parameter_file import read_parameters
 from leadline.scenario.loadrunner.parameters import ParameterReader
 from leadline.scenario.loadrunner.parser import parse
 from leadline.scenario.loadrunner.saved_names import find_saved
-from leadline.scenario.loadrunner.settings import Block, Settings, ThinkTime, read_settings
+from leadline.scenario.loadrunner.settings import Block, RunLogicError, Settings, ThinkTime, read_settings
 from leadline.scenario.loadrunner.thinking import pace_steps
 from leadline.scenario.loadrunner.tokens import CSyntaxError, Preprocessor, SourceLine
 from leadline.scenario.loadrunner.translator import Translator
@@ -145,12 +145,19 @@ def _refuse_kind(file: str, general: Section) -> None:
 
 def _settings(files: ScriptFiles, usr: dict[str, Section], general: Section, names: list[str]) -> Settings:
     usp, cfg = files.usp, files.cfg
+    name = None
     if usp is None:
         logic = usr.get("RunLogicFiles", Section("", 1))
-        usp = _optional(files, next(iter(logic.entries.values()), "default.usp"))
+        name = next(iter(logic.entries.values()), "default.usp")
+        usp = _optional(files, name)
     if cfg is None:
         cfg = _optional(files, general.text("DefaultCfg", "default.cfg"))
-    return read_settings(names, usp, cfg)
+    try:
+        return read_settings(names, usp, cfg)
+    except RunLogicError as error:
+        # A Controller's scenario has the run logic as one line, in which its lines cannot be found.
+        file, line = (files.usr, None) if name is None else (files.shown(name), error.line)
+        raise PlanError(file, line, str(error), hint="change it in VuGen's run-time settings") from None
 
 
 def _optional(files: ScriptFiles, name: str) -> str:

@@ -51,6 +51,8 @@ class Preprocessor:
     macros: set[str] = field(default_factory=set)
     """Names of macros with parameters."""
     included: set[str] = field(default_factory=set)
+    replaced: int = 0
+    """Tokens of constants that were put in place of their names."""
 
     def read(self, text: str, file: str) -> list[Token]:
         """The tokens of a text, without an end. Raises CSyntaxError."""
@@ -122,19 +124,22 @@ class _Reader:
         if kind in ("string", "char"):
             text = unescape(text[1:-1])
         if kind == "name" and text in self._shared.constants:
-            self._found += [Token(one.kind, one.text, place) for one in self._replaced(text, 0)]
+            self._replace(text, 0, place)
             return
         self._found.append(Token(kind, text, place))
 
-    def _replaced(self, name: str, depth: int) -> list[Token]:
-        """The tokens of a constant, in which constants are replaced too."""
-        found: list[Token] = []
-        for one in self._shared.constants[name]:
-            if one.kind == "name" and one.text in self._shared.constants and one.text != name and depth < _MAX_REPLACED:
-                found += self._replaced(one.text, depth + 1)
+    def _replace(self, name: str, depth: int, place: SourceLine) -> None:
+        """Add the tokens of a constant, in which constants are replaced too."""
+        shared = self._shared
+        for one in shared.constants[name]:
+            # Also those of which nothing is left count: constants of constants without an end are empty.
+            shared.replaced += 1
+            if shared.replaced > MAX_TOKENS:
+                raise CSyntaxError(f"constants that stand for more than {MAX_TOKENS} tokens are too many", place)
+            if one.kind == "name" and one.text in shared.constants and one.text != name and depth < _MAX_REPLACED:
+                self._replace(one.text, depth + 1, place)
             else:
-                found.append(one)
-        return found
+                self._found.append(Token(one.kind, one.text, place))
 
     def _directive(self, name: str, rest: str) -> None:
         rest = _COMMENT.sub(lambda found: found[1] or " ", rest.replace("\\\n", " ")).strip()

@@ -77,6 +77,8 @@ class Translator(Loops):
         count = len(out)
         try:
             _STATEMENTS[type(one)](self, one)
+        except RecursionError:
+            raise PlanError(one.place.file, one.place.line, "own functions and blocks are nested too deeply") from None
         except CannotRun as error:
             self.script.cannot(_title(one), error.place or one.place, str(error))
             if len(self.opened) == opened and self.out is out:

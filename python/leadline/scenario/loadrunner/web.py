@@ -14,6 +14,7 @@ from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.answers import MAX_VALUE_BYTES, Answers, Registered
 from leadline.scenario.loadrunner.arguments import Arguments, Entries
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
+from leadline.scenario.loadrunner.numbers import read_whole
 from leadline.scenario.loadrunner.searches import REQUESTS
 from leadline.scenario.loadrunner.templates import native
 from leadline.scenario.loadrunner.tokens import SourceLine, unescape
@@ -143,7 +144,7 @@ class Web(Answers):
         element: dict[str, Any] = {own: given.text(own) for own in names if given.text(own)}
         ordinal = given.text("ordinal", default="1")
         if ordinal != "1":
-            element["number"] = int(ordinal) if ordinal.isdecimal() else ordinal
+            element["number"] = read_whole(ordinal) if ordinal.isdecimal() else ordinal
         fields = [native(item["name"]) for item in given.items if "name" in item]
         if key == "submit" and not element:
             element["fields"] = [one for one in fields if not one.endswith((".x", ".y"))]
@@ -293,16 +294,16 @@ class Web(Answers):
     def _set_max_length(self, call: c.FunctionCall) -> None:
         tree = self.text_of(_needed(call, 1)[0])
         text = str(tree.value) if isinstance(tree, Literal) else ""
-        if not text.isdecimal() or int(text) == 0:
+        if not text.isdecimal() or (length := read_whole(text)) == 0:
             raise CannotRun("the length is no number", call.place)
-        self.max_value_bytes = min(int(text), 2**32 - 1)
+        self.max_value_bytes = min(length, 2**32 - 1)
         self.script.kept(call.name, call.place)
 
     def _set_timeout(self, call: c.FunctionCall) -> None:
         kind, length = _needed(call, 2)[:2]
         seconds = str(getattr(self.text_of(length), "value", ""))
         name = kind.name if isinstance(kind, c.Name) else str(getattr(self.text_of(kind), "value", ""))
-        if name.upper() in ("STEP", "RECEIVE") and seconds.isdecimal() and int(seconds):
+        if name.upper() in ("STEP", "RECEIVE") and seconds.isdecimal() and read_whole(seconds):
             self.session.timeout = f"{seconds}s"
             self.script.kept(call.name, call.place)
         else:
