@@ -206,7 +206,7 @@ def _flagged(given: Arguments, key: str) -> tuple[list[Any], set[str]]:
     for own, parts in given.entries.items():
         name, *flags = own.split("/")
         if name == key:
-            return parts, set(flags) - {"bin"} if "bin" not in flags else set(flags)
+            return parts, set(flags)
     return [], set()
 
 
