@@ -33,6 +33,14 @@ LONG = "9" * 5_000
         ('sprintf(b, "%c", -1);', "-1 is the code of no character"),
         ("p = strchr(b, -1);", "-1 is the code of no character"),
         ("p = strrchr(b, 1114112);", "1114112 is the code of no character"),
+        ("c = -1;", "-1 is the code of no character"),
+        (r"x = '\nab';", "is more than one character"),
+        ('x = strncmp(b, "a");', "strncmp needs more arguments"),
+        ("x = atof();", "atof needs 1 arguments, not 0"),
+        (
+            'web_url("a", "URL=http://h.test/", EXTRARES, "Url=http://[x]/", ENDITEM, LAST);',
+            "the URL 'http://[x]/' of a resource is none",
+        ),
         ("x = 10uf;", "'10uf' is no number"),
         (f"x = {LONG};", f"the number {'9' * 30}... is too large"),
         (f"x = 0{'7' * 5_000};", f"the number 0{'7' * 29}... is too large"),
@@ -49,7 +57,7 @@ LONG = "9" * 5_000
     ],
 )
 def test_statement_that_cannot_run_is_refused_with_its_cause(statement: str, why: str) -> None:
-    found = convert(action(f"char b[9]; char *p; int x; float f;\n{USED}\n{statement}"))
+    found = convert(action(f"char b[9]; char *p; char c; int x; float f;\n{USED}\n{statement}"))
     (refusal,) = found.get("refused") or [str(found)]
     assert why in refusal
 

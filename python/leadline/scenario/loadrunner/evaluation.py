@@ -163,8 +163,8 @@ class Evaluation(Output):
         """Whether the texts of `strcmp(a, b)` and the like are equal; None for another expression."""
         if not isinstance(one, c.FunctionCall) or one.name not in _STRING_COMPARISONS:
             return None
-        if len(one.arguments) < 2:
-            raise CannotRun(f"{one.name} needs two texts")
+        if len(one.arguments) < (3 if _STRING_COMPARISONS[one.name] == "n" else 2):
+            raise CannotRun(f"{one.name} needs more arguments")
         trees = [self.text_of(argument) for argument in one.arguments[:2]]
         if _STRING_COMPARISONS[one.name] == "n":
             length = self.number_of(one.arguments[2])
@@ -194,6 +194,8 @@ class Evaluation(Output):
             tree = number(value) if value.kind != "bool" else Call("if", (tree, Literal(1), Literal(0)))
             if local.kind == "int" and value.kind == "float":
                 tree = Call("divide_whole", (tree, Literal(1)))
+        elif local.kind == "char" and value.kind == "int":
+            tree = self._as_character(place, value)
         elif local.kind == "text" and value.kind == "int" and tree == Literal(0):
             tree = Literal(None)
         if local.kind in ("text", "pointer"):
@@ -244,8 +246,7 @@ class Evaluation(Output):
             raise CannotRun(f"'{target.base.name}' is no array")
         own = Variable(local.name)
         head = Call("substring", (own, Literal(0), index))
-        is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
-        put = self.character_of_code(place, value.tree) if is_computed else character(value)
+        put = self._as_character(place, value)
         if put == Literal(""):
             self.set(place, local.name, head)
         else:
@@ -253,16 +254,24 @@ class Evaluation(Output):
             self.set(place, local.name, Call("concat", (head, put, rest)))
         return value
 
+    def _as_character(self, place: SourceLine, value: Value) -> Expression:
+        """The character that a value is; a number is its code."""
+        is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
+        return self.character_of_code(place, value.tree) if is_computed else character(value)
+
     def _step(self, one: c.Step) -> Value:
         operator = "add" if one.amount > 0 else "subtract"
         before = self.evaluate(one.target)
         if before.kind in ("text", "pointer"):
             after = self._after(before, Literal(one.amount))
             return self.assign(one.target, after, one.place)
-        changed = Value(_folded(operator, (number(before), Literal(1))), before.kind)
+        kind = "float" if before.kind == "float" else "int"
+        changed = Value(_folded(operator, (number(before), Literal(1))), kind)
         if one.is_prefix:
             return self.assign(one.target, changed, one.place)
         self.assign(one.target, changed, one.place)
+        if isinstance(before.tree, Literal):
+            return before  # a function's parameter, which has become a variable
         reverse = "subtract" if one.amount > 0 else "add"
         return Value(Call(reverse, (before.tree, Literal(1))), before.kind)
 
@@ -310,10 +319,10 @@ class Evaluation(Output):
 
 
 def _negative(value: Value) -> Value:
-    tree = number(value)
+    tree, kind = number(value), "float" if value.kind == "float" else "int"
     if isinstance(tree, Literal) and isinstance(tree.value, int | float):
-        return Value(Literal(-tree.value), value.kind)
-    return Value(Call("negate", (tree,)), value.kind)
+        return Value(Literal(-tree.value), kind)
+    return Value(Call("negate", (tree,)), kind)
 
 
 def _folded(function: str, trees: tuple[Expression, Expression]) -> Expression:

@@ -219,7 +219,10 @@ class ExpressionParser:
             return c.Text("".join(parts), place)
         if kind == "char":
             self.at += 1
-            return c.Character(self._token(-1).text, place)
+            text = self._token(-1).text
+            if len(text) > 1:
+                raise CSyntaxError(f"{text!r} is more than one character", place)
+            return c.Character(text, place)
         if kind == "number":
             self.at += 1
             return c.Number(_read_number(self.text(-1), place), place)

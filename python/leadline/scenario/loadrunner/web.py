@@ -224,7 +224,7 @@ class Web(Answers):
             if "url" not in one:
                 continue
             address = native(one["url"])
-            url = address if address.startswith("${") else urljoin(base, address)
+            url = address if address.startswith("${") else _join_url(base, address)
             origin, path = _split_url(url)
             if not origin and not url.startswith("${"):
                 why = (
@@ -244,12 +244,12 @@ class Web(Answers):
             self.out.append(made(call.place, parallel=found, connections=MAX_AT_ONCE))
 
     def _add_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2))
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
         self.session.next_headers[name] = value
         self.script.kept(call.name, call.place)
 
     def _add_auto_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2))
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
         self.session.headers[name] = value
         self.script.kept(call.name, call.place)
 
@@ -352,6 +352,13 @@ def _needed(call: c.FunctionCall, count: int) -> tuple[c.Expression, ...]:
     if len(found) < count:
         raise CannotRun(f"{call.name} needs {count} arguments, not {len(found)}", call.place)
     return found
+
+
+def _join_url(base: str, address: str) -> str:
+    try:
+        return urljoin(base, address)
+    except ValueError:
+        raise CannotRun(f"the URL '{address[:60]}' of a resource is none") from None
 
 
 def _split_url(url: str) -> tuple[str, str]:
