@@ -114,8 +114,8 @@ class ExpressionParser:
 
     def expression(self) -> c.Expression:
         """An expression with assignments, without commas. Raises CSyntaxError."""
-        with self._deeper():
-            left, height = self._conditional(), self._height
+        with self._go_deeper():
+            left, height = self._read_conditional(), self._height
             operator = self.text() if self.kind() == "operator" else ""
             if operator != "=" and operator not in _COMPOUND:
                 return left
@@ -128,7 +128,7 @@ class ExpressionParser:
             return c.Assignment(left, value, place)
 
     @contextmanager
-    def _deeper(self) -> Iterator[None]:
+    def _go_deeper(self) -> Iterator[None]:
         """What is read within is a part of another expression. Raises CSyntaxError if that is so too often."""
         if self._nested >= MAX_NESTED:
             raise self.error("the expression is nested too deeply")
@@ -144,52 +144,52 @@ class ExpressionParser:
         if self._height > MAX_HEIGHT:
             raise self.error(f"the expression has more than {MAX_HEIGHT} operators over each other; part it")
 
-    def _conditional(self) -> c.Expression:
-        condition, height = self._binary(0), self._height
+    def _read_conditional(self) -> c.Expression:
+        condition, height = self._read_binary(0), self._height
         if self.text() != "?" or self.kind() != "operator":
             return condition
         place = self.place()
         self.at += 1
         then, then_height = self.expression(), self._height
         self.need(":")
-        with self._deeper():
-            otherwise = self._conditional()
+        with self._go_deeper():
+            otherwise = self._read_conditional()
         self._put_above(height, then_height)
         return c.Conditional(condition, then, otherwise, place)
 
-    def _binary(self, lowest: int) -> c.Expression:
-        left = self._unary()
+    def _read_binary(self, lowest: int) -> c.Expression:
+        left = self._read_unary()
         while self.kind() == "operator" and _RANKS.get(self.text(), -1) >= lowest:
             place, operator = self.place(), self.text()
             self.at += 1
             height = self._height
-            left = c.Binary(operator, left, self._binary(_RANKS[operator] + 1), place)
+            left = c.Binary(operator, left, self._read_binary(_RANKS[operator] + 1), place)
             self._put_above(height)
         return left
 
-    def _unary(self) -> c.Expression:
+    def _read_unary(self) -> c.Expression:
         place, operator = self.place(), self.text() if self.kind() == "operator" else ""
         if operator in ("++", "--"):
             self.at += 1
-            return c.Step(self._operand(), 1 if operator == "++" else -1, True, place)
+            return c.Step(self._read_operand(), 1 if operator == "++" else -1, True, place)
         if operator in ("-", "+", "!", "~", "*", "&"):
             self.at += 1
-            return c.Unary(operator, self._operand(), place)
+            return c.Unary(operator, self._read_operand(), place)
         if operator == "(" and self.kind(1) == "name" and self.text(1) in _TYPES:
             self.at += 1
             kind, stars = self.type_of(), self.count("*")
             self.need(")")
-            return c.Cast(f"{kind} *" if stars else kind, self._operand(), place)
-        return self._postfix(self._atom())
+            return c.Cast(f"{kind} *" if stars else kind, self._read_operand(), place)
+        return self._read_postfix(self._read_atom())
 
-    def _operand(self) -> c.Expression:
+    def _read_operand(self) -> c.Expression:
         """What follows an operator with one operand."""
-        with self._deeper():
-            found = self._unary()
+        with self._go_deeper():
+            found = self._read_unary()
         self._put_above()
         return found
 
-    def _postfix(self, value: c.Expression) -> c.Expression:
+    def _read_postfix(self, value: c.Expression) -> c.Expression:
         while self.kind() == "operator":
             place = self.place()
             if self.take("["):
@@ -208,7 +208,7 @@ class ExpressionParser:
                 break
         return value
 
-    def _atom(self) -> c.Expression:
+    def _read_atom(self) -> c.Expression:
         place, kind = self.place(), self.kind()
         self._height = 0
         if kind == "string":
@@ -227,17 +227,17 @@ class ExpressionParser:
             self.at += 1
             return c.Number(_read_number(self.text(-1), place), place)
         if kind == "name":
-            return self._named(place)
+            return self._read_named(place)
         if self.take("("):
             inner = self.comma()
             self.need(")")
             return inner
         raise self.error(f"a value is missing before {self.text()!r}")
 
-    def _named(self, place: SourceLine) -> c.Expression:
+    def _read_named(self, place: SourceLine) -> c.Expression:
         name = self.take_name()
         if name == "sizeof":
-            return self._size(place)
+            return self._read_size(place)
         if not self.take("("):
             return c.Name(name, place)
         arguments: list[c.Expression] = []
@@ -251,7 +251,7 @@ class ExpressionParser:
         self._put_above(height)
         return c.FunctionCall(name, tuple(arguments), place)
 
-    def _size(self, place: SourceLine) -> c.Expression:
+    def _read_size(self, place: SourceLine) -> c.Expression:
         if self.take("("):
             if self.is_type():
                 self.type_of()
@@ -261,7 +261,7 @@ class ExpressionParser:
             inner = self.expression()
             self.need(")")
             return c.FunctionCall("sizeof", (inner,), place)
-        return c.FunctionCall("sizeof", (self._operand(),), place)
+        return c.FunctionCall("sizeof", (self._read_operand(),), place)
 
 
 def _read_number(text: str, place: SourceLine) -> int | float:

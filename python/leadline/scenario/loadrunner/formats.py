@@ -24,7 +24,7 @@ def format_values(pattern: str, values: list[Value]) -> Expression:
             continue
         if not left:
             raise CannotRun(f"the format {pattern!r} has more fields than values")
-        parts.append(_field(left.pop(0), flags, read_whole(width or "0"), digits, code))
+        parts.append(_format_field(left.pop(0), flags, read_whole(width or "0"), digits, code))
     if position < len(pattern):
         parts.append(Literal(pattern[position:]))
     if not parts:
@@ -32,7 +32,7 @@ def format_values(pattern: str, values: list[Value]) -> Expression:
     return parts[0] if len(parts) == 1 and not isinstance(parts[0], Literal) else Call("concat", tuple(parts))
 
 
-def _field(value: Value, flags: str, width: int, digits: str | None, code: str) -> Expression:
+def _format_field(value: Value, flags: str, width: int, digits: str | None, code: str) -> Expression:
     if code in ("d", "i", "u"):
         return pad(number(value), flags, width)
     if code in ("f", "g"):

@@ -41,7 +41,9 @@ def pad(value: Expression, flags: str, width: int) -> Expression:
     fill = "0" if "0" in flags and "-" not in flags else " "
     # The value is computed once: it may be random.
     if "-" in flags:
-        return Call("replace_pattern", (Call("concat", (value, Literal(fill * width))), _cut(width), Literal("$1")))
+        return Call(
+            "replace_pattern", (Call("concat", (value, Literal(fill * width))), _make_cut(width), Literal("$1"))
+        )
     padded = Call("concat", (Literal(fill * width), value))
     return Call("find", (padded, Literal(rf"^{fill}{{0,{width}}}(.{{{width},}})$")))
 
@@ -59,7 +61,7 @@ def format_decimal(value: Expression, digits: int) -> Expression:
     return Call("find", (longer, Literal(rf"^(-?\d+\.\d{{{digits}}})")))
 
 
-def _cut(width: int) -> Literal:
+def _make_cut(width: int) -> Literal:
     return Literal(rf"^(.{{{width}}}.*?) {{0,{width}}}$")
 
 

@@ -68,16 +68,16 @@ def read_schedules(text: str, file: str, line: int) -> tuple[Schedule | None, di
 def _read_manual(manual: Any) -> tuple[Schedule | None, dict[str, Schedule]]:
     """The schedules by hand. Raises ValueError."""
     if manual.findtext("SchedulerType", "Global") == "Global":
-        return _schedule(manual.find("Global/Scheduling")), {}
+        return _read_schedule(manual.find("Global/Scheduling")), {}
     groups: dict[str, Schedule] = {}
     for one in manual.findall("Groups/GroupScheduler"):
-        schedule = _schedule(one.find("Scheduling"))
+        schedule = _read_schedule(one.find("Scheduling"))
         _read_start(schedule, one.find("StartupMode"))
         groups[one.findtext("GroupName", "").lower()] = schedule
     return None, groups
 
 
-def _schedule(scheduling: Any) -> Schedule:
+def _read_schedule(scheduling: Any) -> Schedule:
     found = Schedule()
     if scheduling is None:
         found.is_until_complete = True
@@ -86,13 +86,13 @@ def _schedule(scheduling: Any) -> Schedule:
     if complete is not None:
         found.is_until_complete = True
         for part in complete:
-            _add(found, part, "RampUp" if part.tag == "Run" else part.tag)
+            _add_action(found, part, "RampUp" if part.tag == "Run" else part.tag)
     for part in scheduling.find("DynamicScheduling") if scheduling.find("DynamicScheduling") is not None else ():
-        _add(found, part, part.tag)
+        _add_action(found, part, part.tag)
     return found
 
 
-def _add(schedule: Schedule, part: Any, tag: str) -> None:
+def _add_action(schedule: Schedule, part: Any, tag: str) -> None:
     """One action of a schedule."""
     if tag in ("RampUp", "RampDown", "RampDownAll"):
         count, interval = (_read_entry(part, f"Batch/{name}") for name in ("Count", "Interval"))
@@ -157,13 +157,13 @@ def load_of(schedule: Schedule, share: float, users: int, iterations: int) -> di
         last_s = ups[0].length_s - ups[0].length_s / max(ups[0].users, 1)
         load["duration"] = seconds(last_s + run)
     else:
-        load = {"stages": _stages(schedule, share)}
+        load = {"stages": _make_stages(schedule, share)}
     if schedule.delay_s > 0:
         load["delay"] = seconds(schedule.delay_s)
     return load
 
 
-def _stages(schedule: Schedule, share: float) -> list[dict[str, Any]]:
+def _make_stages(schedule: Schedule, share: float) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     now = 0.0
     for change in schedule.changes:

@@ -87,24 +87,24 @@ def read_settings(actions: list[str], usp: str, cfg: str) -> Settings:
     """The settings of a script whose actions, beside `vuser_init` and `vuser_end`, are these. Raises RunLogicError."""
     logic, config = read_ini(usp), read_ini(cfg)
     general, web = (config.get(name, Section(name, 1)) for name in ("General", "WEB"))
-    run = _run_logic(logic)
+    run = _read_run_logic(logic)
     times = config.get("Iterations", Section("Iterations", 1))
     if run is None:
         run = Block(tuple(Action(name) for name in actions), max(1, int(times.number("NumOfIterations", 1))))
     return Settings(
         run=run,
-        pace=_pace(logic.get("RunLogicRunRoot"), times),
-        think_time=_think_time(config.get("ThinkTime")),
+        pace=_read_pace(logic.get("RunLogicRunRoot"), times),
+        think_time=_read_think_time(config.get("ThinkTime")),
         continues_on_error=general.is_set("ContinueOnError"),
         has_action_transactions=general.is_set("AutomaticTransactions"),
         keeps_user=not web.is_set("ResetContext", True),
         fetches_resources=web.is_set("SearchForImages", True),
         simulates_cache=web.is_set("SimulateCache"),
-        user_agent=_user_agent(web),
+        user_agent=_read_user_agent(web),
     )
 
 
-def _run_logic(sections: dict[str, Section]) -> Block | None:
+def _read_run_logic(sections: dict[str, Section]) -> Block | None:
     root = sections.get("RunLogicRunRoot")
     return None if root is None else _RunLogic(sections).read_block(root, ("RunLogicRunRoot",), (root,))
 
@@ -143,7 +143,7 @@ def _is_block(one: Section) -> bool:
     return has_actions and one.text("RunLogicObjectKind").lower() in ("block", "group")
 
 
-def _pace(root: Section | None, times: Section) -> Pace:
+def _read_pace(root: Section | None, times: Section) -> Pace:
     """The pace of the run logic, else that of `default.cfg`."""
     if root is not None and root.text("RunLogicPaceType"):
         kind, names = _LOGIC_PACES.get(root.text("RunLogicPaceType").lower(), ("asap", ()))
@@ -152,7 +152,7 @@ def _pace(root: Section | None, times: Section) -> Pace:
     return Pace(kind, *(times.number(name) for name in names))
 
 
-def _think_time(section: Section | None) -> ThinkTime:
+def _read_think_time(section: Section | None) -> ThinkTime:
     if section is None:
         return ThinkTime()
     kinds: dict[str, Any] = {"nothink": "none", "factor": "factor", "multiply": "factor", "random": "random"}
@@ -165,7 +165,7 @@ def _think_time(section: Section | None) -> ThinkTime:
     )
 
 
-def _user_agent(web: Section) -> str:
+def _read_user_agent(web: Section) -> str:
     text = web.text("UserAgent") or web.text("CustomUserAgent")
     return text if "/" in text else ""
 

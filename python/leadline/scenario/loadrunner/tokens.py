@@ -95,7 +95,7 @@ class _Reader:
         position, is_line_start = 0, True
         while position < len(self._text):
             if is_line_start and (match := _DIRECTIVE.match(self._text, position)) is not None:
-                self._directive(match[1], match[2])
+                self._read_directive(match[1], match[2])
                 self._line += match[0].count("\n")
                 position = match.end()
                 continue
@@ -141,7 +141,7 @@ class _Reader:
             else:
                 self._found.append(Token(one.kind, one.text, place))
 
-    def _directive(self, name: str, rest: str) -> None:
+    def _read_directive(self, name: str, rest: str) -> None:
         rest = _COMMENT.sub(lambda found: found[1] or " ", rest.replace("\\\n", " ")).strip()
         if name in ("if", "ifdef", "ifndef"):
             is_read = not self._skipped and self._holds(name, rest)
@@ -192,10 +192,10 @@ class _Reader:
 
 def unescape(text: str) -> str:
     """The text that a string of C has; `\\x41` and `\\101` are characters of one byte."""
-    return _ESCAPE.sub(_escaped, text)
+    return _ESCAPE.sub(_replace_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _replace_escape(found: re.Match[str]) -> str:
     code = found[1]
     if code == "\n":
         return ""

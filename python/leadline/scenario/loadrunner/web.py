@@ -61,12 +61,12 @@ class Web(Answers):
         return Value(Literal(0), "int")
 
     def _url(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         request = self._request(call, given, given.text("method", default="GET"), given.text("url"))
         self._finish(call, given, request)
 
     def _custom(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         request = self._request(call, given, given.text("method", default="GET"), given.text("url"))
         self._set_body(request, call, given)
         self._finish(call, given, request)
@@ -104,7 +104,7 @@ class Web(Answers):
             raise CannotRun("a binary body with parameters has no native form")
 
     def _submit_data(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         method = given.text("method", default="POST")
         request = self._request(call, given, method, given.text("action"))
         self._fields(request, given, is_query=method.upper() == "GET")
@@ -116,9 +116,9 @@ class Web(Answers):
         if given.text("enctype").lower().startswith("multipart/") or any("file" in item for item in items):
             request["multipart"] = [self._part(item) for item in items]
         elif is_query:
-            request["query"] = [_pair(item) for item in items]
+            request["query"] = [_make_pair(item) for item in items]
         else:
-            request["form"] = [_pair(item) for item in items]
+            request["form"] = [_make_pair(item) for item in items]
         for key in ("multipart", "query", "form"):
             if not request.get(key, True):
                 del request[key]
@@ -139,7 +139,7 @@ class Web(Answers):
 
     def _follow(self, call: c.FunctionCall) -> None:
         """`web_link`, `web_image`, `web_submit_form`: an element of the last page."""
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         key, names = _ELEMENTS[call.name]
         element: dict[str, Any] = {own: given.text(own) for own in names if given.text(own)}
         ordinal = given.text("ordinal", default="1")
@@ -156,7 +156,7 @@ class Web(Answers):
         request["headers"] = {**self.session.headers, **self.session.next_headers}
         self.session.next_headers = {}
         if fields:
-            request["form"] = [_pair(item) for item in given.items if "name" in item]
+            request["form"] = [_make_pair(item) for item in given.items if "name" in item]
         self._finish(call, given, request)
 
     def _request(self, call: c.FunctionCall, given: Arguments, method: str, url: str) -> Made:
@@ -244,22 +244,22 @@ class Web(Answers):
             self.out.append(made(call.place, parallel=found, connections=MAX_AT_ONCE))
 
     def _add_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.next_headers[name] = value
         self.script.kept(call.name, call.place)
 
     def _add_auto_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.headers[name] = value
         self.script.kept(call.name, call.place)
 
     def _remove_auto_header(self, call: c.FunctionCall) -> None:
-        name = native(self.filled(call.place, self.text_of(_needed(call, 1)[0])))
+        name = native(self.filled(call.place, self.text_of(_need_arguments(call, 1)[0])))
         self.session.headers = {own: one for own, one in self.session.headers.items() if own.lower() != name.lower()}
         self.script.kept(call.name, call.place)
 
     def _add_cookie(self, call: c.FunctionCall) -> None:
-        text = native(self.filled(call.place, self.text_of(_needed(call, 1)[0])))
+        text = native(self.filled(call.place, self.text_of(_need_arguments(call, 1)[0])))
         first, *rest = (part.strip() for part in text.split(";"))
         name, equals, value = first.partition("=")
         if not equals or not name:
@@ -286,13 +286,13 @@ class Web(Answers):
         return False
 
     def _set_user(self, call: c.FunctionCall) -> None:
-        user, password = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
+        user, password = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.basic = {"user": user.rpartition("\\")[2], "password": password}
         why = "basic authentication is sent with each following request, to any host"
         self.script.changed(call.name, call.place, why)
 
     def _set_max_length(self, call: c.FunctionCall) -> None:
-        tree = self.text_of(_needed(call, 1)[0])
+        tree = self.text_of(_need_arguments(call, 1)[0])
         text = str(tree.value) if isinstance(tree, Literal) else ""
         if not text.isdecimal() or (length := read_whole(text)) == 0:
             raise CannotRun("the length is no number", call.place)
@@ -300,7 +300,7 @@ class Web(Answers):
         self.script.kept(call.name, call.place)
 
     def _set_timeout(self, call: c.FunctionCall) -> None:
-        kind, length = _needed(call, 2)[:2]
+        kind, length = _need_arguments(call, 2)[:2]
         seconds = str(getattr(self.text_of(length), "value", ""))
         name = kind.name if isinstance(kind, c.Name) else str(getattr(self.text_of(kind), "value", ""))
         if name.upper() in ("STEP", "RECEIVE") and seconds.isdecimal() and read_whole(seconds):
@@ -342,11 +342,11 @@ class Web(Answers):
             self.out.append(made(call.place, parallel=inner, connections=MAX_AT_ONCE))
 
 
-def _pair(item: Entries) -> dict[str, Any]:
+def _make_pair(item: Entries) -> dict[str, Any]:
     return {"name": native(item["name"]), "value": native(item.get("value", []))}
 
 
-def _needed(call: c.FunctionCall, count: int) -> tuple[c.Expression, ...]:
+def _need_arguments(call: c.FunctionCall, count: int) -> tuple[c.Expression, ...]:
     """The arguments of a call, at least as many as it needs."""
     found = tuple(one for one in call.arguments if not (isinstance(one, c.Name) and one.name == "LAST"))
     if len(found) < count:
