@@ -57,3 +57,15 @@ def test_http_test_speaks_as_the_first_tier_does(tmp_path: Path) -> None:
 def test_stack_answers_no_tests_of_other_protocols(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="stack answers HTTP itself, and no udp test; use http or scenario"):
         load(tmp_path, kind="udp", target="'lost_ratio < 1%'")
+
+
+def test_workers_that_no_router_asks_are_refused_in_one_line(tmp_path: Path) -> None:
+    text = PLAN.format(axis="sut.tiers.app.workers: [1, 4]", kind="http", target="'error_ratio < 1%'")
+    path = tmp_path / "plan.yaml"
+    path.write_text(text.replace("    - {name: router, kind: haproxy}\n", ""))
+    with pytest.raises(PlanError) as refused:
+        load_plan(path)
+    assert refused.value.exit_code == 2
+    (line,) = str(refused.value).splitlines()
+    assert "the node tier 'app' has 4 workers, but only its first one would be asked" in line
+    assert "put a tier of kind haproxy right before it, or write workers: 1" in line

@@ -17,6 +17,7 @@ from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.encodings import decode
 from leadline.scenario.loadrunner.ini import read_ini, read_number
 from leadline.scenario.loadrunner.parser import MAX_DEPTH, parse
+from leadline.scenario.loadrunner.schedule import read_schedules
 from leadline.scenario.loadrunner.settings import Pace, ThinkTime, read_settings
 from leadline.scenario.loadrunner.tokens import Preprocessor
 from leadline.scenario.lowering import lower
@@ -218,6 +219,32 @@ def test_controller_with_groups_of_their_own_schedules(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "delay_s", "after"),
+    [
+        ("<StartAfterDelay>30</StartAfterDelay>", 30, []),
+        ("<StartAfterDelay>1,5</StartAfterDelay>", 1.5, []),
+        ("<StartAfterGroup>g2</StartAfterGroup>", 0, ["g2"]),
+        ("<StartAfterGroup>30</StartAfterGroup>", 0, ["30"]),
+        ("<StartAtBeginning>yes</StartAtBeginning>", 0, []),
+    ],
+)
+def test_group_starts_after_a_time_or_another_group(start: str, delay_s: float, after: list[str]) -> None:
+    manual = BY_GROUP.replace("<StartAfterDelay>30</StartAfterDelay>", start)
+    text = f"<LoadTest><Schedulers><Scheduler ID='1'><Manual>{manual}</Manual></Scheduler></Schedulers></LoadTest>"
+    _, groups = read_schedules(text, "day.lrs", 1)
+    assert (groups["g1"].delay_s, groups["g1"].after) == (delay_s, after)
+
+
+@pytest.mark.parametrize("key", ["LB/BIN", "RB/BIN", "LB/IC/BIN"])
+def test_boundaries_of_bytes_are_refused(key: str) -> None:
+    boundaries = {"LB": "a", "RB": "b"} | {key[:2]: "c"}
+    given = ", ".join(f'"{key if key[:2] == own else own}={text}"' for own, text in boundaries.items())
+    (refusal,) = convert(action(f'web_reg_save_param("one", {given}, LAST);\n{URL}'))["refused"]
+    assert "BIN" in refusal
+    assert refusal.endswith("have no native form")
+
+
 def test_controller_without_its_scripts_names_them(tmp_path: Path) -> None:
     text = CONTROLLER.replace("SCHEDULE", GLOBAL).replace("PERCENT", SHARES)
     with pytest.raises(PlanError, match=r"day\.lrs:6: the script Buy/Buy\.usr is not there"):
@@ -230,6 +257,21 @@ def test_calls_that_double_end_in_one_message(monkeypatch: pytest.MonkeyPatch) -
     text = f"{calls}void f28() {{ int x; x = 1; }}\nAction() {{ while (1) {{ f0(); }} }}"
     (refusal,) = convert({"Action.c": text.encode()})["refused"]
     assert refusal.endswith("own functions repeat more than 500 statements")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("#ifdef X\nA\n#elif 0\nB\n#else\nC\n#endif\nD", "A D"),
+        ("#ifdef X\nA\n#elif 1\nB\n#elif 1\nC\n#else\nE\n#endif\nD", "A D"),
+        ("#ifndef X\nA\n#elif 0\nB\n#elif 1\nC\n#else\nE\n#endif\nD", "C D"),
+        ("#ifndef X\nA\n#elif 0\nB\n#else\nC\n#endif\nD", "C D"),
+        ("#if 0\n#ifdef X\nA\n#elif 0\nB\n#else\nC\n#endif\n#else\nE\n#endif\nD", "E D"),
+    ],
+)
+def test_one_part_of_a_condition_is_read(text: str, read: str) -> None:
+    tokens = Preprocessor(lambda name: None).read(f"#define X 1\n{text}\n", "Action.c")
+    assert " ".join(one.text for one in tokens) == read
 
 
 HOSTILE = [

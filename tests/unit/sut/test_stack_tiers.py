@@ -25,6 +25,7 @@ BANK: list[dict[str, Any]] = [
     {"name": "app", "kind": "node", "workers": 2, "cpus": 2},
     {"name": "store", "kind": "redis", "cpus": 1},
 ]
+PROXY: dict[str, Any] = {"name": "proxy", "kind": "command", "argv": ["proxy"]}
 PATHS = HaproxyPaths("/run/router.sock", "/run/router.pem")
 
 
@@ -52,6 +53,11 @@ def config(**keys: Any) -> list[str]:
     ("tiers", "words"),
     [
         ([BANK[1]], "the node tier 'app' keeps its data in Redis"),
+        (
+            [{**BANK[1], "workers": 4}, BANK[2]],
+            "the node tier 'app' has 4 workers, but only its first one would be asked",
+        ),
+        ([PROXY, *BANK[1:]], "the node tier 'app' has 2 workers, but only its first one would be asked"),
         ([BANK[0]], "the haproxy tier 'router' has no tier behind it that speaks HTTP"),
         ([BANK[0], BANK[2]], "the haproxy tier 'router' has no tier behind it that speaks HTTP"),
         ([BANK[2]], "redis does not speak HTTP"),
@@ -67,6 +73,14 @@ def test_impossible_stacks_are_refused_with_their_cause(tiers: list[dict[str, An
     with pytest.raises(ValidationError) as refused:
         stack(*tiers)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "tiers",
+    [[{**BANK[1], "workers": 1}, BANK[2]], [PROXY, {**BANK[1], "workers": 1}, BANK[2]], [PROXY, *BANK]],
+)
+def test_single_workers_need_no_router_and_several_one_right_before_them(tiers: list[dict[str, Any]]) -> None:
+    assert len(stack(*tiers).tiers) == len(tiers)
 
 
 def test_first_tier_is_on_the_gateway_and_the_others_are_on_the_server(site: Site) -> None:

@@ -11,6 +11,7 @@ from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.arguments import Arguments, read_arguments
 from leadline.scenario.loadrunner.context import CannotRun, Steps, made
 from leadline.scenario.loadrunner.functions import Functions
+from leadline.scenario.loadrunner.numbers import read_whole
 from leadline.scenario.loadrunner.templates import native
 from leadline.scenario.loadrunner.tokens import SourceLine
 
@@ -42,32 +43,32 @@ class Answers(Functions):
         _REGISTERED[call.name](self, call)
         self.script.kept(call.name, call.place)
 
-    def _arguments(self, call: c.FunctionCall, *, is_named: bool) -> Arguments:
+    def _read_arguments(self, call: c.FunctionCall, *, is_named: bool) -> Arguments:
         return read_arguments(call, lambda one: self.filled(one.place, self.text_of(one)), is_named=is_named)
 
     def save_param(self, call: c.FunctionCall) -> None:
         """`web_reg_save_param`."""
-        self._save_between(call, self._arguments(call, is_named=True))
+        self._save_between(call, self._read_arguments(call, is_named=True))
 
     def save_param_ex(self, call: c.FunctionCall) -> None:
         """`web_reg_save_param_ex`."""
-        self._save_between(call, self._arguments(call, is_named=False))
+        self._save_between(call, self._read_arguments(call, is_named=False))
 
     def _save_between(self, call: c.FunctionCall, given: Arguments) -> None:
-        left, left_flags = _flagged(given, "lb")
-        right, right_flags = _flagged(given, "rb")
+        left, left_flags = _read_flags(given, "lb")
+        right, right_flags = _read_flags(given, "rb")
         flags = left_flags | right_flags
         if flags - {"ic", "dig", "alnumic", "alnum", "alnumlc", "alnumuc"}:
             raise CannotRun(f"boundaries with {', '.join(sorted(flags)).upper()} have no native form", call.place)
         if flags:
-            ends = [self._pattern(parts, own) for parts, own in ((left, left_flags), (right, right_flags))]
+            ends = [self._make_pattern(parts, own) for parts, own in ((left, left_flags), (right, right_flags))]
             last = ends[1] or r"\z"
             way: dict[str, Any] = {"regex": f"(?s{'i' if 'ic' in flags else ''}){ends[0]}(.*?){last}"}
         else:
             way = {"between": [native(left), native(right)]}
         self._save(call, given, way)
 
-    def _pattern(self, parts: list[Any], flags: set[str]) -> str:
+    def _make_pattern(self, parts: list[Any], flags: set[str]) -> str:
         if not all(isinstance(one, str) for one in parts):
             raise CannotRun("boundaries with flags and parameters have no native form")
         text = re.escape("".join(parts))
@@ -89,8 +90,8 @@ class Answers(Functions):
         elif ordinal.lower() == "random":
             found["match"] = "random"
         elif ordinal.lower() != "no" and ordinal != "1":
-            found["match"] = int(ordinal) if ordinal.isdecimal() else ordinal
-        source = _source(given, "all")
+            found["match"] = read_whole(ordinal) if ordinal.isdecimal() else ordinal
+        source = _find_source(given, "all")
         if source != "body" and "json" not in way and "css" not in way:
             found["from"] = source
         missing = given.text("notfound", default=native(given.filters.get("notfound", ["error"]))).lower()
@@ -117,8 +118,9 @@ class Answers(Functions):
         if offset != "0" or length != "-1":
             if not (offset.isdecimal() and re.fullmatch(r"-?\d+", length)):
                 raise CannotRun("a part of a value at a place that is computed has no native form", call.place)
-            end = [] if int(length) < 0 else [Literal(int(offset) + int(length))]
-            tree = Call("substring", (tree, Literal(int(offset)), *end))
+            first, count = read_whole(offset), read_whole(length)
+            end = [] if count < 0 else [Literal(first + count)]
+            tree = Call("substring", (tree, Literal(first), *end))
         conversion = given.text("convert").upper()
         if conversion in _CONVERSIONS:
             tree = Call(_CONVERSIONS[conversion], (tree,))
@@ -129,7 +131,7 @@ class Answers(Functions):
 
     def save_param_regexp(self, call: c.FunctionCall) -> None:
         """`web_reg_save_param_regexp`."""
-        given = self._arguments(call, is_named=False)
+        given = self._read_arguments(call, is_named=False)
         way = {"regex": given.text("regexp")}
         group = given.text("group")
         if group.isdecimal():
@@ -138,12 +140,12 @@ class Answers(Functions):
 
     def save_param_json(self, call: c.FunctionCall) -> None:
         """`web_reg_save_param_json`."""
-        given = self._arguments(call, is_named=False)
+        given = self._read_arguments(call, is_named=False)
         self._save(call, given, {"json": given.text("querystring")})
 
     def save_param_attribute(self, call: c.FunctionCall) -> None:
         """`web_reg_save_param_attrib`: an attribute of an element."""
-        given = self._arguments(call, is_named=False)
+        given = self._read_arguments(call, is_named=False)
         wanted = given.plain("extract")
         own = {key: given.text(key) for key in given.entries if key not in _ATTRIBUTE_OPTIONS}
         selector = given.plain("tagname", "*").lower()
@@ -163,25 +165,25 @@ class Answers(Functions):
 
     def find_check(self, call: c.FunctionCall) -> list[dict[str, Any]]:
         """The check of a `web_reg_find`; none for one that only counts."""
-        given = self._arguments(call, is_named=False)
-        text, flags = _flagged(given, "text")
+        given = self._read_arguments(call, is_named=False)
+        text, flags = _read_flags(given, "text")
         pattern = None
         if "textpfx" in given.entries or "textsfx" in given.entries or "textpfx/ic" in given.entries:
-            (before, own), (after, other) = _flagged(given, "textpfx"), _flagged(given, "textsfx")
+            (before, own), (after, other) = _read_flags(given, "textpfx"), _read_flags(given, "textsfx")
             flags = own | other
-            pattern = f"{self._pattern(before, own)}.*?{self._pattern(after, other)}"
+            pattern = f"{self._make_pattern(before, own)}.*?{self._make_pattern(after, other)}"
         elif flags:
-            pattern = self._pattern(text, flags)
+            pattern = self._make_pattern(text, flags)
         if flags - {"ic", "dig"}:
             raise CannotRun(f"texts with {', '.join(sorted(flags)).upper()} have no native form", call.place)
         if pattern is not None:
             pattern = f"(?s{'i' if 'ic' in flags else ''}){pattern}"
         if not text and pattern is None:
             raise CannotRun("Text= is missing", call.place)
-        source = _source(given, "body")
+        source = _find_source(given, "body")
         count = given.plain("savecount")
         if count:
-            plain = pattern if pattern is not None else self._pattern(text, set())
+            plain = pattern if pattern is not None else self._make_pattern(text, set())
             counted = made(call.place, regex=plain, match="count")
             if source != "body":
                 counted["from"] = source
@@ -199,16 +201,16 @@ class Answers(Functions):
         return [check]
 
 
-def _flagged(given: Arguments, key: str) -> tuple[list[Any], set[str]]:
+def _read_flags(given: Arguments, key: str) -> tuple[list[Any], set[str]]:
     """The parts of a key that may have flags, as in `LB/IC`, and the flags."""
     for own, parts in given.entries.items():
         name, *flags = own.split("/")
         if name == key:
-            return parts, set(flags) - {"bin"} if "bin" not in flags else set(flags)
+            return parts, set(flags)
     return [], set()
 
 
-def _source(given: Arguments, default: str) -> str:
+def _find_source(given: Arguments, default: str) -> str:
     """Where it is looked for: body, headers, or both."""
     parts = given.filters.get("scope") or given.entries.get("search") or given.entries.get("scope") or [default]
     name = native(parts).lower()

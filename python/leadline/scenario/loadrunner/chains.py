@@ -18,18 +18,18 @@ def flatten(steps: list[Any], unique: Callable[[str], str]) -> list[Any]:
         if not isinstance(step, dict):
             found.append(step)
             continue
-        links, rest = _links(step)
+        links, rest = _find_links(step)
         if len(links) < MIN_LINKS:
             for key, value in step.items():
                 if key in _LISTS and isinstance(value, list):
                     step[key] = flatten(value, unique)
             found.append(step)
             continue
-        found += _switch(step, links, rest, unique)
+        found += _make_switch(step, links, rest, unique)
     return found
 
 
-def _links(step: dict[str, Any]) -> tuple[list[tuple[str, list[Any]]], list[Any]]:
+def _find_links(step: dict[str, Any]) -> tuple[list[tuple[str, list[Any]]], list[Any]]:
     """The conditions of a chain with their steps, and the steps of its last `else`."""
     found: list[tuple[str, list[Any]]] = []
     rest: list[Any] = [step]
@@ -40,7 +40,7 @@ def _links(step: dict[str, Any]) -> tuple[list[tuple[str, list[Any]]], list[Any]
     return found, rest
 
 
-def _switch(
+def _make_switch(
     step: dict[str, Any], links: list[tuple[str, list[Any]]], rest: list[Any], unique: Callable[[str], str]
 ) -> list[Any]:
     name, line = unique("choice"), getattr(step, "line", None)

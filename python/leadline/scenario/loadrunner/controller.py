@@ -40,9 +40,11 @@ class Part:
 
     def all(self) -> Iterator[Part]:
         """All parts below this one."""
-        for one in self.parts:
+        pending = self.parts[::-1]
+        while pending:
+            one = pending.pop()
             yield one
-            yield from one.all()
+            pending += reversed(one.parts)
 
 
 @dataclass(slots=True)

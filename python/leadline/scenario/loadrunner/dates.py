@@ -11,7 +11,7 @@ def java_pattern(pattern: str) -> str:
     while position < len(pattern):
         character = pattern[position]
         if pattern.startswith(".000", position):  # LoadRunner's milliseconds
-            found, plain = found + _quoted(plain) + ".SSS", ""
+            found, plain = found + _quote(plain) + ".SSS", ""
             position += 4
             continue
         if character != "%" or position + 1 == len(pattern):
@@ -28,11 +28,11 @@ def java_pattern(pattern: str) -> str:
             continue
         if code not in _CODES:
             raise CannotRun(f"%{code} in the format of a date has no native form")
-        found, plain = found + _quoted(plain) + _CODES[code], ""
-    return found + _quoted(plain)
+        found, plain = found + _quote(plain) + _CODES[code], ""
+    return found + _quote(plain)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if not any(character.isalpha() or character == "'" for character in text):
         return text
     return "'" + text.replace("'", "''") + "'"

@@ -8,8 +8,9 @@ from typing import Any
 from leadline.scenario.expressions import Call, Expression, Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.context import CannotRun, Script
+from leadline.scenario.loadrunner.expression_parser import MAX_WHOLE
 from leadline.scenario.loadrunner.tokens import SourceLine
-from leadline.scenario.loadrunner.values import Local, Names, Output, Value, negate, number, truth
+from leadline.scenario.loadrunner.values import Local, Names, Output, Value, character, negate, number, truth
 
 NULL = Value(Literal(None), "pointer")
 
@@ -43,16 +44,16 @@ class Evaluation(Output):
         """The text of an expression."""
         return self.evaluate(one).tree
 
-    def _number(self, one: c.Number) -> Value:
+    def _evaluate_number(self, one: c.Number) -> Value:
         return Value(Literal(one.value), "int" if isinstance(one.value, int) else "float")
 
-    def _text(self, one: c.Text) -> Value:
+    def _evaluate_text(self, one: c.Text) -> Value:
         return Value(Literal(one.value.partition("\0")[0]), "text")
 
-    def _character(self, one: c.Character) -> Value:
+    def _evaluate_character(self, one: c.Character) -> Value:
         return Value(Literal("" if one.value == "\0" else one.value), "char")
 
-    def _name(self, one: c.Name) -> Value:
+    def _evaluate_name(self, one: c.Name) -> Value:
         local = self.names.find(one.name)
         if local is not None:
             return local.value or Value(Variable(local.name), local.kind)
@@ -62,31 +63,31 @@ class Evaluation(Output):
             return NULL
         raise CannotRun(f"'{one.name}' is declared nowhere")
 
-    def _unary(self, one: c.Unary) -> Value:
+    def _evaluate_unary(self, one: c.Unary) -> Value:
         if one.operator == "!":
-            comparison = self._string_comparison(one.operand)
+            comparison = self._compare_strings(one.operand)
             return Value(comparison or negate(self.condition(one.operand)), "bool")
         if one.operator == "&":
             if isinstance(one.operand, c.Item):
-                return self._after(self.evaluate(one.operand.base), self.number_of(one.operand.index))
+                return self._cut_before(self.evaluate(one.operand.base), self.number_of(one.operand.index))
             raise CannotRun("the address of a variable has no native form")
         value = self.evaluate(one.operand)
         if one.operator == "*":
-            return self._item_of(value, Literal(0))
+            return self._take_item(value, Literal(0))
         if one.operator not in "+-":
             raise CannotRun(f"the operator {one.operator} has no native form")
-        return value if one.operator == "+" else _negative(value)
+        return value if one.operator == "+" else _make_negative(value)
 
-    def _binary(self, one: c.Binary) -> Value:
+    def _evaluate_binary(self, one: c.Binary) -> Value:
         if one.operator in ("&&", "||"):
-            return self._logic(one)
+            return self._evaluate_logic(one)
         if one.operator in _COMPARISONS:
-            return Value(self._comparison(one), "bool")
+            return Value(self._compare(one), "bool")
         left, right = self.evaluate(one.left), self.evaluate(one.right)
         if one.operator in "+-" and left.kind in ("text", "pointer"):
-            return self._moved(one.operator, left, right)
+            return self._move(one.operator, left, right)
         if one.operator == "+" and right.kind in ("text", "pointer"):
-            return self._after(right, number(left))
+            return self._cut_before(right, number(left))
         if one.operator not in _ARITHMETIC:
             raise CannotRun(f"the operator {one.operator} has no native form")
         is_float = "float" in (left.kind, right.kind)
@@ -94,17 +95,17 @@ class Evaluation(Output):
         if function == "divide" and not is_float:
             function = "divide_whole"
         trees = (number(left), number(right))
-        return Value(_folded(function, trees), "float" if is_float else "int")
+        return Value(_fold(function, trees), "float" if is_float else "int")
 
-    def _moved(self, operator: str, left: Value, right: Value) -> Value:
+    def _move(self, operator: str, left: Value, right: Value) -> Value:
         if operator == "+":
-            return self._after(left, number(right))
+            return self._cut_before(left, number(right))
         if right.kind in ("text", "pointer"):
             # One is the rest of the other from some place on.
             return Value(Call("subtract", (Call("length", (right.tree,)), Call("length", (left.tree,)))), "int")
         raise CannotRun("a pointer before its text has no native form")
 
-    def _after(self, value: Value, place: Expression) -> Value:
+    def _cut_before(self, value: Value, place: Expression) -> Value:
         """A text from a place on."""
         if value.kind not in ("text", "pointer"):
             raise CannotRun("only texts have places")
@@ -112,7 +113,7 @@ class Evaluation(Output):
             return Value(value.tree, "text")
         return Value(Call("substring", (value.tree, place)), "text")
 
-    def _logic(self, one: c.Binary) -> Value:
+    def _evaluate_logic(self, one: c.Binary) -> Value:
         left = self.condition(one.left)
         with self.block() as steps:
             right = self.condition(one.right)
@@ -128,29 +129,29 @@ class Evaluation(Output):
         self.emit_if(one.place, held if function == "and" else Call("not", (held,)), inner)
         return Value(held, "bool")
 
-    def _comparison(self, one: c.Binary) -> Expression:
+    def _compare(self, one: c.Binary) -> Expression:
         """`a == b` and the like."""
         for own, other in ((one.left, one.right), (one.right, one.left)):
-            if (same := self._string_comparison(own)) is not None:
+            if (same := self._compare_strings(own)) is not None:
                 if one.operator in ("==", "!=") and self.evaluate(other).tree == Literal(0):
                     return same if one.operator == "==" else negate(same)
                 raise CannotRun("the order of texts has no native form; compare them by == 0 or != 0")
         left, right = self.evaluate(one.left), self.evaluate(one.right)
-        if one.operator in ("==", "!=") and (null := self._null_test(left, right)) is not None:
+        if one.operator in ("==", "!=") and (null := self._test_null(left, right)) is not None:
             return null if one.operator == "!=" else negate(null)
         left, right = (Value(Literal(0), "int") if one == NULL else one for one in (left, right))
         kinds = {left.kind, right.kind}
         if "char" in kinds:
-            trees = tuple(_character_of(value) for value in (left, right))
+            trees = tuple(character(value) for value in (left, right))
             if one.operator in ("==", "!="):
                 same = Call("same_text", trees)
                 return same if one.operator == "==" else negate(same)
             return Call(_COMPARISONS[one.operator], trees)
         if kinds & {"text", "pointer"}:
             raise CannotRun("places of texts are compared, which has no native form; use strcmp")
-        return _folded(_COMPARISONS[one.operator], (number(left), number(right)))
+        return _fold(_COMPARISONS[one.operator], (number(left), number(right)))
 
-    def _null_test(self, left: Value, right: Value) -> Expression | None:
+    def _test_null(self, left: Value, right: Value) -> Expression | None:
         """Whether the value that is compared with NULL is there; None if none is NULL."""
         for value, other in ((left, right), (right, left)):
             is_zero = isinstance(other.tree, Literal) and other.tree.value in (None, 0) and other.kind != "char"
@@ -158,12 +159,12 @@ class Evaluation(Output):
                 return truth(value)
         return None
 
-    def _string_comparison(self, one: c.Expression) -> Expression | None:
+    def _compare_strings(self, one: c.Expression) -> Expression | None:
         """Whether the texts of `strcmp(a, b)` and the like are equal; None for another expression."""
         if not isinstance(one, c.FunctionCall) or one.name not in _STRING_COMPARISONS:
             return None
-        if len(one.arguments) < 2:
-            raise CannotRun(f"{one.name} needs two texts")
+        if len(one.arguments) < (3 if _STRING_COMPARISONS[one.name] == "n" else 2):
+            raise CannotRun(f"{one.name} needs more arguments")
         trees = [self.text_of(argument) for argument in one.arguments[:2]]
         if _STRING_COMPARISONS[one.name] == "n":
             length = self.number_of(one.arguments[2])
@@ -171,7 +172,7 @@ class Evaluation(Output):
         ignores_case = "case" in one.name or "icmp" in one.name or "cmpi" in one.name
         return Call("equals_ignore_case" if ignores_case else "same_text", tuple(trees))
 
-    def _assignment(self, one: c.Assignment) -> Value:
+    def _evaluate_assignment(self, one: c.Assignment) -> Value:
         value = self.evaluate(one.value)
         return self.assign(one.target, value, one.place)
 
@@ -193,6 +194,8 @@ class Evaluation(Output):
             tree = number(value) if value.kind != "bool" else Call("if", (tree, Literal(1), Literal(0)))
             if local.kind == "int" and value.kind == "float":
                 tree = Call("divide_whole", (tree, Literal(1)))
+        elif local.kind == "char" and value.kind == "int":
+            tree = self._make_character(place, value)
         elif local.kind == "text" and value.kind == "int" and tree == Literal(0):
             tree = Literal(None)
         if local.kind in ("text", "pointer"):
@@ -243,29 +246,36 @@ class Evaluation(Output):
             raise CannotRun(f"'{target.base.name}' is no array")
         own = Variable(local.name)
         head = Call("substring", (own, Literal(0), index))
-        is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
-        character = self.character_of_code(place, value.tree) if is_computed else _character_of(value)
-        if character == Literal(""):
+        put = self._make_character(place, value)
+        if put == Literal(""):
             self.set(place, local.name, head)
         else:
-            rest = Call("substring", (own, _folded("add", (index, Literal(1)))))
-            self.set(place, local.name, Call("concat", (head, character, rest)))
+            rest = Call("substring", (own, _fold("add", (index, Literal(1)))))
+            self.set(place, local.name, Call("concat", (head, put, rest)))
         return value
 
-    def _step(self, one: c.Step) -> Value:
+    def _make_character(self, place: SourceLine, value: Value) -> Expression:
+        """The character that a value is; a number is its code."""
+        is_computed = value.kind == "int" and not isinstance(value.tree, Literal)
+        return self.character_of_code(place, value.tree) if is_computed else character(value)
+
+    def _evaluate_step(self, one: c.Step) -> Value:
         operator = "add" if one.amount > 0 else "subtract"
         before = self.evaluate(one.target)
         if before.kind in ("text", "pointer"):
-            after = self._after(before, Literal(one.amount))
+            after = self._cut_before(before, Literal(one.amount))
             return self.assign(one.target, after, one.place)
-        changed = Value(_folded(operator, (number(before), Literal(1))), before.kind)
+        kind = "float" if before.kind == "float" else "int"
+        changed = Value(_fold(operator, (number(before), Literal(1))), kind)
         if one.is_prefix:
             return self.assign(one.target, changed, one.place)
         self.assign(one.target, changed, one.place)
+        if isinstance(before.tree, Literal):
+            return before  # a function's parameter, which has become a variable
         reverse = "subtract" if one.amount > 0 else "add"
         return Value(Call(reverse, (before.tree, Literal(1))), before.kind)
 
-    def _conditional(self, one: c.Conditional) -> Value:
+    def _evaluate_conditional(self, one: c.Conditional) -> Value:
         condition = self.condition(one.condition)
         with self.block() as steps:
             then, otherwise = self.evaluate(one.then), self.evaluate(one.otherwise)
@@ -273,7 +283,7 @@ class Evaluation(Output):
             raise CannotRun("a branch of ?: does more than having a value")
         return Value(Call("if", (condition, then.tree, otherwise.tree)), then.kind)
 
-    def _item(self, one: c.Item) -> Value:
+    def _evaluate_item(self, one: c.Item) -> Value:
         local = self.names.find(one.base.name) if isinstance(one.base, c.Name) else None
         if local is not None and local.kind in ("ints", "texts"):
             index = self.number_of(one.index)
@@ -281,15 +291,15 @@ class Evaluation(Output):
             if isinstance(index, Literal):
                 return Value(Variable(f"{local.name}_{index.value}"), kind)
             return Value(Call("var", (Call("concat", (Literal(f"{local.name}_"), index)),)), kind)
-        return self._item_of(self.evaluate(one.base), self.number_of(one.index))
+        return self._take_item(self.evaluate(one.base), self.number_of(one.index))
 
-    def _item_of(self, value: Value, index: Expression) -> Value:
+    def _take_item(self, value: Value, index: Expression) -> Value:
         if value.kind not in ("text", "pointer"):
             raise CannotRun("only texts and arrays have items")
-        end = _folded("add", (index, Literal(1)))
+        end = _fold("add", (index, Literal(1)))
         return Value(Call("substring", (value.tree, index, end)), "char")
 
-    def _cast(self, one: c.Cast) -> Value:
+    def _evaluate_cast(self, one: c.Cast) -> Value:
         value = self.evaluate(one.operand)
         if one.kind == "int" and value.kind == "float":
             return Value(Call("divide_whole", (value.tree, Literal(1))), "int")
@@ -299,38 +309,31 @@ class Evaluation(Output):
             raise CannotRun("the place of a text is used as a number")
         return value
 
-    def _list(self, one: c.ItemList) -> Value:
+    def _evaluate_list(self, one: c.ItemList) -> Value:
         return [self.evaluate(item) for item in one.items][-1]
 
-    def _call(self, one: c.FunctionCall) -> Value:
-        if (same := self._string_comparison(one)) is not None:
+    def _evaluate_call(self, one: c.FunctionCall) -> Value:
+        if (same := self._compare_strings(one)) is not None:
             return Value(Call("if", (same, Literal(0), Literal(1))), "int")
         return self.call(one)
 
 
-def _negative(value: Value) -> Value:
-    tree = number(value)
+def _make_negative(value: Value) -> Value:
+    tree, kind = number(value), "float" if value.kind == "float" else "int"
     if isinstance(tree, Literal) and isinstance(tree.value, int | float):
-        return Value(Literal(-tree.value), value.kind)
-    return Value(Call("negate", (tree,)), value.kind)
+        return Value(Literal(-tree.value), kind)
+    return Value(Call("negate", (tree,)), kind)
 
 
-def _character_of(value: Value) -> Expression:
-    """A character as a text; a number is its code."""
-    if value.kind == "char":
-        return value.tree
-    if value.kind == "int" and isinstance(value.tree, Literal) and isinstance(value.tree.value, int):
-        return Literal(chr(value.tree.value) if value.tree.value else "")
-    raise CannotRun("a character is computed, which has no native form")
-
-
-def _folded(function: str, trees: tuple[Expression, Expression]) -> Expression:
+def _fold(function: str, trees: tuple[Expression, Expression]) -> Expression:
     """A call, or its value where it is known."""
     left, right = trees
     if isinstance(left, Literal) and isinstance(right, Literal):
         a, b = left.value, right.value
         if isinstance(a, int) and isinstance(b, int) and function in ("add", "subtract", "multiply"):
-            return Literal({"add": a + b, "subtract": a - b, "multiply": a * b}[function])
+            value = {"add": a + b, "subtract": a - b, "multiply": a * b}[function]
+            if abs(value) <= MAX_WHOLE:
+                return Literal(value)
     return Call(function, trees)
 
 
@@ -350,9 +353,17 @@ _STRING_COMPARISONS = {
     "strnicmp": "n", "_strnicmp": "n", "strncasecmp": "n",
 }  # fmt: skip
 _KINDS: dict[type, Callable[[Evaluation, Any], Value]] = {
-    c.Number: Evaluation._number, c.Text: Evaluation._text, c.Character: Evaluation._character,
-    c.Name: Evaluation._name, c.FunctionCall: Evaluation._call, c.Unary: Evaluation._unary,
-    c.Binary: Evaluation._binary, c.Assignment: Evaluation._assignment, c.Step: Evaluation._step,
-    c.Conditional: Evaluation._conditional, c.Item: Evaluation._item, c.Cast: Evaluation._cast,
-    c.ItemList: Evaluation._list,
-}  # fmt: skip
+    c.Number: Evaluation._evaluate_number,
+    c.Text: Evaluation._evaluate_text,
+    c.Character: Evaluation._evaluate_character,
+    c.Name: Evaluation._evaluate_name,
+    c.FunctionCall: Evaluation._evaluate_call,
+    c.Unary: Evaluation._evaluate_unary,
+    c.Binary: Evaluation._evaluate_binary,
+    c.Assignment: Evaluation._evaluate_assignment,
+    c.Step: Evaluation._evaluate_step,
+    c.Conditional: Evaluation._evaluate_conditional,
+    c.Item: Evaluation._evaluate_item,
+    c.Cast: Evaluation._evaluate_cast,
+    c.ItemList: Evaluation._evaluate_list,
+}

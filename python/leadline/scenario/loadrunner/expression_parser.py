@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.tokens import CSyntaxError, SourceLine, Token
 
 MAX_NESTED = 120
+MAX_HEIGHT = 120
+"""Operators on the longest way from a whole expression to one of its values."""
+MAX_WHOLE = 2**64 - 1
 
 
 class ExpressionParser:
@@ -15,6 +22,8 @@ class ExpressionParser:
         self.tokens = tokens
         self.at = 0
         self._nested = 0
+        self._height = 0
+        """Of the expression that was read last."""
 
     def kind(self, ahead: int = 0) -> str:
         """The kind of a token."""
@@ -105,65 +114,93 @@ class ExpressionParser:
 
     def expression(self) -> c.Expression:
         """An expression with assignments, without commas. Raises CSyntaxError."""
-        self._nested += 1
-        if self._nested > MAX_NESTED:
-            raise self.error("the expression is nested too deeply")
-        try:
-            left = self._conditional()
+        with self._go_deeper():
+            left, height = self._read_conditional(), self._height
             operator = self.text() if self.kind() == "operator" else ""
             if operator != "=" and operator not in _COMPOUND:
                 return left
             place = self.place()
             self.at += 1
             value = self.expression()
+            self._put_above(height)
             if operator != "=":
                 value = c.Binary(_COMPOUND[operator], left, value, place)
             return c.Assignment(left, value, place)
+
+    @contextmanager
+    def _go_deeper(self) -> Iterator[None]:
+        """What is read within is a part of another expression. Raises CSyntaxError if that is so too often."""
+        if self._nested >= MAX_NESTED:
+            raise self.error("the expression is nested too deeply")
+        self._nested += 1
+        try:
+            yield
         finally:
             self._nested -= 1
 
-    def _conditional(self) -> c.Expression:
-        condition = self._binary(0)
+    def _put_above(self, *heights: int) -> None:
+        """Note an operator over parts of these heights and the one that was read last. Raises CSyntaxError."""
+        self._height = max((self._height, *heights)) + 1
+        if self._height > MAX_HEIGHT:
+            raise self.error(f"the expression has more than {MAX_HEIGHT} operators over each other; part it")
+
+    def _read_conditional(self) -> c.Expression:
+        condition, height = self._read_binary(0), self._height
         if self.text() != "?" or self.kind() != "operator":
             return condition
         place = self.place()
         self.at += 1
-        then = self.expression()
+        then, then_height = self.expression(), self._height
         self.need(":")
-        return c.Conditional(condition, then, self._conditional(), place)
+        with self._go_deeper():
+            otherwise = self._read_conditional()
+        self._put_above(height, then_height)
+        return c.Conditional(condition, then, otherwise, place)
 
-    def _binary(self, lowest: int) -> c.Expression:
-        left = self._unary()
+    def _read_binary(self, lowest: int) -> c.Expression:
+        left = self._read_unary()
         while self.kind() == "operator" and _RANKS.get(self.text(), -1) >= lowest:
             place, operator = self.place(), self.text()
             self.at += 1
-            left = c.Binary(operator, left, self._binary(_RANKS[operator] + 1), place)
+            height = self._height
+            left = c.Binary(operator, left, self._read_binary(_RANKS[operator] + 1), place)
+            self._put_above(height)
         return left
 
-    def _unary(self) -> c.Expression:
+    def _read_unary(self) -> c.Expression:
         place, operator = self.place(), self.text() if self.kind() == "operator" else ""
         if operator in ("++", "--"):
             self.at += 1
-            return c.Step(self._unary(), 1 if operator == "++" else -1, True, place)
+            return c.Step(self._read_operand(), 1 if operator == "++" else -1, True, place)
         if operator in ("-", "+", "!", "~", "*", "&"):
             self.at += 1
-            return c.Unary(operator, self._unary(), place)
+            return c.Unary(operator, self._read_operand(), place)
         if operator == "(" and self.kind(1) == "name" and self.text(1) in _TYPES:
             self.at += 1
             kind, stars = self.type_of(), self.count("*")
             self.need(")")
-            return c.Cast(f"{kind} *" if stars else kind, self._unary(), place)
-        return self._postfix(self._atom())
+            return c.Cast(f"{kind} *" if stars else kind, self._read_operand(), place)
+        return self._read_postfix(self._read_atom())
 
-    def _postfix(self, value: c.Expression) -> c.Expression:
+    def _read_operand(self) -> c.Expression:
+        """What follows an operator with one operand."""
+        with self._go_deeper():
+            found = self._read_unary()
+        self._put_above()
+        return found
+
+    def _read_postfix(self, value: c.Expression) -> c.Expression:
         while self.kind() == "operator":
             place = self.place()
             if self.take("["):
+                height = self._height
                 index = self.expression()
                 self.need("]")
+                self._put_above(height)
                 value = c.Item(value, index, place)
             elif self.text() in ("++", "--"):
                 self.at += 1
+                self._put_above()
                 value = c.Step(value, 1 if self.text(-1) == "++" else -1, False, place)
             elif self.text() in (".", "->"):
                 raise self.error("structures have no native form")
@@ -171,8 +208,9 @@ class ExpressionParser:
                 break
         return value
 
-    def _atom(self) -> c.Expression:
+    def _read_atom(self) -> c.Expression:
         place, kind = self.place(), self.kind()
+        self._height = 0
         if kind == "string":
             parts = []
             while self.kind() == "string":
@@ -181,33 +219,39 @@ class ExpressionParser:
             return c.Text("".join(parts), place)
         if kind == "char":
             self.at += 1
-            return c.Character(self._token(-1).text, place)
+            text = self._token(-1).text
+            if len(text) > 1:
+                raise CSyntaxError(f"{text!r} is more than one character", place)
+            return c.Character(text, place)
         if kind == "number":
             self.at += 1
-            return c.Number(_number(self.text(-1)), place)
+            return c.Number(_read_number(self.text(-1), place), place)
         if kind == "name":
-            return self._named(place)
+            return self._read_named(place)
         if self.take("("):
             inner = self.comma()
             self.need(")")
             return inner
         raise self.error(f"a value is missing before {self.text()!r}")
 
-    def _named(self, place: SourceLine) -> c.Expression:
+    def _read_named(self, place: SourceLine) -> c.Expression:
         name = self.take_name()
         if name == "sizeof":
-            return self._size(place)
+            return self._read_size(place)
         if not self.take("("):
             return c.Name(name, place)
         arguments: list[c.Expression] = []
+        height = 0
         while not self.take(")"):
             arguments.append(self.expression())
+            height = max(height, self._height)
             if not self.take(",") and self.text() != ")":
                 found = self.text() or "a text"
                 raise self.error(f"',' is missing before {found!r} in {name}(...)")
+        self._put_above(height)
         return c.FunctionCall(name, tuple(arguments), place)
 
-    def _size(self, place: SourceLine) -> c.Expression:
+    def _read_size(self, place: SourceLine) -> c.Expression:
         if self.take("("):
             if self.is_type():
                 self.type_of()
@@ -217,18 +261,29 @@ class ExpressionParser:
             inner = self.expression()
             self.need(")")
             return c.FunctionCall("sizeof", (inner,), place)
-        return c.FunctionCall("sizeof", (self._unary(),), place)
+        return c.FunctionCall("sizeof", (self._read_operand(),), place)
 
 
-def _number(text: str) -> int | float:
-    plain = text.lower().rstrip("ul")
-    if plain.startswith("0x"):
-        return int(plain, 16)
-    if plain.isdecimal():
-        return int(plain, 8) if len(plain) > 1 and plain[0] == "0" and not set(plain) & {"8", "9"} else int(plain)
-    return float(plain.rstrip("f"))
+def _read_number(text: str, place: SourceLine) -> int | float:
+    """The number that a token is. Raises CSyntaxError."""
+    match = _NUMBER.fullmatch(text.lower())
+    shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+    if match is None:
+        raise CSyntaxError(f"'{shown}' is no number", place)
+    digits, fraction = match["hex"] or match["whole"] or "", match["float"]
+    if len(digits.lstrip("0")) <= MAX_SHOWN and fraction is None:
+        is_octal = match["hex"] is None and digits[0] == "0" and not set(digits) & {"8", "9"}
+        whole = int(digits, 16 if match["hex"] else 8 if is_octal else 10)
+        if whole <= MAX_WHOLE:
+            return whole
+    elif fraction is not None and (found := float(fraction)) < float("inf"):
+        return found
+    raise CSyntaxError(f"the number {shown} is too large", place)
 
 
+MAX_SHOWN = 30
+"""Characters of a number in a message; a number of 64 bits has fewer, also in octal."""
+_NUMBER = re.compile(r"0x(?P<hex>[0-9a-f]+)[ul]*|(?P<whole>\d+)[ul]*|(?P<float>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)[fl]?")
 _RANKS = {
     "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,

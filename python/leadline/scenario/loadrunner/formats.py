@@ -6,8 +6,8 @@ import re
 
 from leadline.scenario.expressions import Call, Expression, Literal
 from leadline.scenario.loadrunner.context import CannotRun
-from leadline.scenario.loadrunner.numbers import format_decimal, pad
-from leadline.scenario.loadrunner.values import Value, number
+from leadline.scenario.loadrunner.numbers import format_decimal, pad, read_whole
+from leadline.scenario.loadrunner.values import Value, character, number
 
 
 def format_values(pattern: str, values: list[Value]) -> Expression:
@@ -24,7 +24,7 @@ def format_values(pattern: str, values: list[Value]) -> Expression:
             continue
         if not left:
             raise CannotRun(f"the format {pattern!r} has more fields than values")
-        parts.append(_field(left.pop(0), flags, int(width or 0), digits, code))
+        parts.append(_format_field(left.pop(0), flags, read_whole(width or "0"), digits, code))
     if position < len(pattern):
         parts.append(Literal(pattern[position:]))
     if not parts:
@@ -32,23 +32,25 @@ def format_values(pattern: str, values: list[Value]) -> Expression:
     return parts[0] if len(parts) == 1 and not isinstance(parts[0], Literal) else Call("concat", tuple(parts))
 
 
-def _field(value: Value, flags: str, width: int, digits: str | None, code: str) -> Expression:
+def _format_field(value: Value, flags: str, width: int, digits: str | None, code: str) -> Expression:
     if code in ("d", "i", "u"):
         return pad(number(value), flags, width)
     if code in ("f", "g"):
-        return pad(format_decimal(number(value), int(digits or 6)), flags, width) if code == "f" else number(value)
+        return (
+            pad(format_decimal(number(value), read_whole(digits or "6")), flags, width)
+            if code == "f"
+            else number(value)
+        )
     if code == "c":
-        return value.tree if value.kind == "char" else _character(value)
+        return character(value)
     if code == "s":
-        tree = value.tree if digits is None else Call("substring", (value.tree, Literal(0), Literal(int(digits or 0))))
+        tree = (
+            value.tree
+            if digits is None
+            else Call("substring", (value.tree, Literal(0), Literal(read_whole(digits or "0"))))
+        )
         return pad(tree, flags.replace("0", ""), width)
     raise CannotRun(f"%{code} has no native form")
-
-
-def _character(value: Value) -> Expression:
-    if isinstance(value.tree, Literal) and isinstance(value.tree.value, int):
-        return Literal(chr(value.tree.value))
-    raise CannotRun("a character is computed, which has no native form")
 
 
 _FIELD = re.compile(r"%([-0+ #]*)(\d*)(?:\.(\d*))?(?:hh|h|ll|l|I64|z)?([a-zA-Z%])")

@@ -11,7 +11,7 @@ from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.evaluation import NULL, Evaluation
 from leadline.scenario.loadrunner.formats import format_values
 from leadline.scenario.loadrunner.templates import parts_of
-from leadline.scenario.loadrunner.values import Local, Value, is_changing, number
+from leadline.scenario.loadrunner.values import Local, Value, character, is_changing, number
 
 ZERO = Value(Literal(0), "int")
 TOKENS_LEFT = "strtok_rest"
@@ -179,7 +179,7 @@ class Functions(Evaluation):
         """`strstr`, `strchr`: the rest of a text from what is found on."""
         text, part = (self.evaluate(one) for one in call.arguments[:2])
         if part.kind == "int" and isinstance(part.tree, Literal):
-            part = Value(Literal(chr(int(str(part.tree.value)))), "char")
+            part = Value(character(part), "char")
         found = self.names.unique("found")
         rest = Call("substring", (text.tree, Call("index_of", (text.tree, part.tree))))
         self.set(call.place, found, Call("if", (Call("contains", (text.tree, part.tree)), rest, Literal(None))))
@@ -188,12 +188,12 @@ class Functions(Evaluation):
     def search_last(self, call: c.FunctionCall) -> Value:
         """`strrchr`."""
         text, part = (self.evaluate(one) for one in call.arguments[:2])
-        code = part.tree.value if isinstance(part.tree, Literal) else None
-        character = chr(code) if isinstance(code, int) else str(code or "")
-        if len(character) != 1:
+        wanted = character(part) if part.kind == "int" else part.tree
+        own = str(wanted.value or "") if isinstance(wanted, Literal) else ""
+        if len(own) != 1:
             raise CannotRun("a character is computed, which has no native form", call.place)
         found = self.names.unique("found")
-        pattern = rf"(?s)({_in_class(character)}[^{_in_class(character)}]*)\z"
+        pattern = rf"(?s)({_in_class(own)}[^{_in_class(own)}]*)\z"
         self.set(call.place, found, Call("find", (text.tree, Literal(pattern))))
         return Value(Variable(found), "pointer")
 

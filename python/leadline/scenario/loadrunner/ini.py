@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+MAX_NUMBER = 1e12
+"""Above any count, percentage or number of seconds; infinity and what is no number are above it too."""
+
 
 @dataclass(slots=True)
 class Section:
@@ -51,8 +54,9 @@ def read_ini(text: str) -> dict[str, Section]:
 
 
 def read_number(text: str, default: float = 0) -> float:
-    """The number of a text, whose decimal sign may be a comma."""
+    """The number of a text, whose decimal sign may be a comma; the default if there is none that can be meant."""
     try:
-        return float(text.strip().strip('"').replace(",", "."))
+        found = float(text.strip().strip('"').replace(",", "."))
     except ValueError:
         return default
+    return found if abs(found) <= MAX_NUMBER else default

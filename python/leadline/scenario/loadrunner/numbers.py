@@ -9,6 +9,8 @@ from leadline.scenario.loadrunner.context import CannotRun
 
 MAX_WIDTH = 40
 MAX_DIGITS = 12
+MAX_LENGTH = 18
+"""Digits of a number in a text: each of as many fits in 64 bits."""
 
 
 def format_integer(pattern: str, value: Expression) -> Expression:
@@ -18,9 +20,16 @@ def format_integer(pattern: str, value: Expression) -> Expression:
         raise CannotRun(f"the format {pattern!r} has no native form")
     before, flags, width, _, after = match.groups()
     parts: list[Expression] = [Literal(before)] if before else []
-    parts.append(pad(value, flags, int(width or 0)))
+    parts.append(pad(value, flags, read_whole(width or "0")))
     parts += [Literal(after)] if after else []
     return parts[0] if len(parts) == 1 else Call("concat", tuple(parts))
+
+
+def read_whole(text: str) -> int:
+    """A whole number of decimal digits, with a sign or without one. Raises CannotRun."""
+    if len(text) > MAX_LENGTH:
+        raise CannotRun(f"a number of {len(text)} digits is too large")
+    return int(text)
 
 
 def pad(value: Expression, flags: str, width: int) -> Expression:
@@ -32,7 +41,9 @@ def pad(value: Expression, flags: str, width: int) -> Expression:
     fill = "0" if "0" in flags and "-" not in flags else " "
     # The value is computed once: it may be random.
     if "-" in flags:
-        return Call("replace_pattern", (Call("concat", (value, Literal(fill * width))), _cut(width), Literal("$1")))
+        return Call(
+            "replace_pattern", (Call("concat", (value, Literal(fill * width))), _make_cut(width), Literal("$1"))
+        )
     padded = Call("concat", (Literal(fill * width), value))
     return Call("find", (padded, Literal(rf"^{fill}{{0,{width}}}(.{{{width},}})$")))
 
@@ -50,7 +61,7 @@ def format_decimal(value: Expression, digits: int) -> Expression:
     return Call("find", (longer, Literal(rf"^(-?\d+\.\d{{{digits}}})")))
 
 
-def _cut(width: int) -> Literal:
+def _make_cut(width: int) -> Literal:
     return Literal(rf"^(.{{{width}}}.*?) {{0,{width}}}$")
 
 

@@ -13,7 +13,7 @@ from leadline.scenario.expressions import Call, Expression, Literal, Variable, s
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.dates import java_pattern
 from leadline.scenario.loadrunner.encodings import find_encoding
-from leadline.scenario.loadrunner.numbers import format_integer
+from leadline.scenario.loadrunner.numbers import format_integer, read_whole
 from leadline.scenario.loadrunner.parameter_file import Parameter
 
 
@@ -46,7 +46,7 @@ class ParameterReader:
                 one.source = self._source_name(one)
             else:
                 try:
-                    one.value = self._computed(one, kind)
+                    one.value = self._compute(one, kind)
                 except CannotRun:
                     continue  # named where it is used
 
@@ -82,7 +82,7 @@ class ParameterReader:
         if leader not in followers:
             followers = [leader, *followers]
         source = made(leader.place, name=leader.name)
-        source |= self._table(leader, followers)
+        source |= self._make_table(leader, followers)
         order = leader.section.text("SelectNextRow").lower()
         if order == "random":
             source["order"] = "random"
@@ -119,7 +119,7 @@ class ParameterReader:
         self._script.changed(f"parameter {leader.name}", leader.place, why)
         return {"order": "unique", "at_end": at_end}
 
-    def _table(self, leader: Parameter, followers: list[Parameter]) -> dict[str, Any]:
+    def _make_table(self, leader: Parameter, followers: list[Parameter]) -> dict[str, Any]:
         """The rows of a table: the file itself, or, where rows are left out, their values."""
         name = _table_name(leader)
         if not name:
@@ -131,14 +131,14 @@ class ParameterReader:
             leader.section.text("Delimiter", ",").lower(), leader.section.text("Delimiter", ",")
         )
         is_quoted = '"' in text and len(separator) == 1
-        rows = _rows(text, separator, is_quoted=is_quoted)
+        rows = _read_rows(text, separator, is_quoted=is_quoted)
         if not rows:
             raise CannotRun(f"the table {name} is empty")
         others = [one for one in followers if _table_name(one) != name]
         followers = [one for one in followers if one not in others]
-        columns = self._column_names(leader, followers, rows[0], name)
+        columns = self._find_column_names(leader, followers, rows[0], name)
         if others:
-            return self._joined(leader, others, columns, rows)
+            return self._join_tables(leader, others, columns, rows)
         start = int(leader.section.number("StartRow", 1))
         extra: dict[str, Any] = {"separator": "\\t" if separator == "\t" else separator} if separator != "," else {}
         extra |= {} if is_quoted else {"quoted": False}
@@ -151,7 +151,7 @@ class ParameterReader:
             raise CannotRun(f"StartRow is {start}, but the table {name} has {len(rows) - 1} rows")
         return {"rows": body, "columns": columns}
 
-    def _joined(
+    def _join_tables(
         self, leader: Parameter, others: list[Parameter], columns: list[str], rows: list[list[str]]
     ) -> dict[str, Any]:
         """The rows of several tables of which the same line is taken: as many as the shortest one has."""
@@ -160,12 +160,12 @@ class ParameterReader:
         columns = list(columns)
         for name in dict.fromkeys(map(_table_name, others)):
             own = [one for one in others if _table_name(one) == name]
-            further = self._table(own[0], own)
+            further = self._make_table(own[0], own)
             if "rows" not in further:
                 text = self._read_table(name)
                 decoded = text.decode(find_encoding(text, self._script.locale), "replace").removeprefix("\ufeff")
                 separator = str(further.get("separator", ",")).replace("\\t", "\t")
-                table = _rows(decoded, separator, is_quoted="quoted" not in further)[1:]
+                table = _read_rows(decoded, separator, is_quoted="quoted" not in further)[1:]
                 width = len(further["columns"])
                 further["rows"] = [[*row, *[""] * (width - len(row))][:width] for row in table]
             columns += further["columns"]
@@ -174,14 +174,16 @@ class ParameterReader:
             raise CannotRun("one of its tables has no rows")
         return {"rows": wide, "columns": columns}
 
-    def _column_names(self, leader: Parameter, followers: list[Parameter], header: list[str], table: str) -> list[str]:
+    def _find_column_names(
+        self, leader: Parameter, followers: list[Parameter], header: list[str], table: str
+    ) -> list[str]:
         names = [f"{leader.name}.{index}" for index in range(1, len(header) + 1)]
         for one in followers:
             wanted = one.section.text("ColumnName", "Col 1").strip()
             numbered = re.fullmatch(r"(?i)col (\d+)", wanted)
             place = next((index for index, name in enumerate(header) if name.strip() == wanted), None)
             if place is None and numbered is not None:
-                place = int(numbered[1]) - 1
+                place = read_whole(numbered[1]) - 1
             if place is None or place >= len(header):
                 raise CannotRun(f"the table {table} has no column '{wanted}' ({one.name})")
             if not names[place].startswith(f"{leader.name}."):
@@ -190,7 +192,7 @@ class ParameterReader:
             names[place] = one.name
         return names
 
-    def _computed(self, one: Parameter, kind: str) -> Expression:
+    def _compute(self, one: Parameter, kind: str) -> Expression:
         section = one.section
         if kind == "random":
             low, high = int(section.number("MinValue", 1)), int(section.number("MaxValue", 100))
@@ -247,7 +249,7 @@ def _table_name(one: Parameter) -> str:
     return (one.section.text("Table") or one.section.text("TableName")).replace("\\", "/")
 
 
-def _rows(text: str, separator: str, *, is_quoted: bool) -> list[list[str]]:
+def _read_rows(text: str, separator: str, *, is_quoted: bool) -> list[list[str]]:
     if is_quoted:
         return [row for row in csv.reader(io.StringIO(text), delimiter=separator) if row]
     return [line.split(separator) for line in text.splitlines() if line]

@@ -28,9 +28,9 @@ class _Parser(ExpressionParser):
         while self.kind() != "end":
             start = self.at
             try:
-                one = self._external()
+                one = self._read_external()
             except (CSyntaxError, RecursionError) as error:
-                found.append(self._unread(error, start, is_outside=True))
+                found.append(self._skip_unread(error, start, is_outside=True))
                 continue
             if isinstance(one, c.Function):
                 functions.append(one)
@@ -38,7 +38,7 @@ class _Parser(ExpressionParser):
                 found.append(one)
         return c.Unit(tuple(functions), tuple(found))
 
-    def _external(self) -> c.Function | c.Statement | None:
+    def _read_external(self) -> c.Function | c.Statement | None:
         """A function, a declaration, or None for a prototype and an empty statement."""
         place = self.place()
         if self.take(";"):
@@ -51,18 +51,18 @@ class _Parser(ExpressionParser):
         if self.kind() == "name" and self.text(1) == "(":
             name = self.text()
             self.at += 2
-            parameters = self._parameters()
+            parameters = self._read_parameters()
             if self.take(";"):
                 return None
             if self.text() == "{":
-                return c.Function(_value_kind(kind, stars), name, parameters, self._block(), place)
+                return c.Function(_value_kind(kind, stars), name, parameters, self._read_block(), place)
             raise self.error(f"'{{' is missing after {name}(...)")
         self.at = start
         if kind == "int" and not self.is_type():
             raise self.error(f"'{self.text()}' is no declaration")
-        return self._declarations()
+        return self._read_declarations()
 
-    def _parameters(self) -> tuple[tuple[str, str], ...]:
+    def _read_parameters(self) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
         while not self.take(")"):
             if self.kind() == "end":
@@ -87,7 +87,7 @@ class _Parser(ExpressionParser):
             found.append((_value_kind(kind, stars), name))
         return tuple(found)
 
-    def _block(self) -> c.Block:
+    def _read_block(self) -> c.Block:
         place = self.place()
         self.need("{")
         found: list[c.Statement] = []
@@ -95,22 +95,22 @@ class _Parser(ExpressionParser):
             if self.kind() == "end":
                 found.append(c.Unread("'}' is missing", self.place()))
                 break
-            found.append(self._statement())
+            found.append(self._read_statement())
         return c.Block(tuple(found), place)
 
-    def _statement(self) -> c.Statement:
+    def _read_statement(self) -> c.Statement:
         start = self.at
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
                 raise self.error("statements are nested too deeply")
-            return self._one()
+            return self._read_one()
         except CSyntaxError as error:
-            return self._unread(error, start, is_outside=False)
+            return self._skip_unread(error, start, is_outside=False)
         finally:
             self.depth -= 1
 
-    def _unread(self, error: Exception, start: int, *, is_outside: bool) -> c.Unread:
+    def _skip_unread(self, error: Exception, start: int, *, is_outside: bool) -> c.Unread:
         """A statement that is not understood; skips to its end."""
         place = error.place if isinstance(error, CSyntaxError) else self.tokens[start].place
         why = str(error) if isinstance(error, CSyntaxError) else "it is nested too deeply"
@@ -129,10 +129,10 @@ class _Parser(ExpressionParser):
                 break
         return c.Unread(why, place)
 
-    def _one(self) -> c.Statement:
+    def _read_one(self) -> c.Statement:
         place, word = self.place(), self.text() if self.kind() in ("name", "operator") else ""
         if word == "{":
-            return self._block()
+            return self._read_block()
         if self.take(";"):
             return c.Block((), place)
         if word in _STATEMENTS and self.kind() == "name":
@@ -141,23 +141,23 @@ class _Parser(ExpressionParser):
         if self.kind() == "name" and self.text(1) == ":" and self.kind(1) == "operator":
             raise self.error(f"the label '{word}' has no native form")
         if self.is_type() and not self.is_call():
-            return self._declarations()
+            return self._read_declarations()
         value = self.expression()
         self.need(";")
         return c.Evaluation(value, place)
 
-    def _declarations(self) -> c.Statement:
+    def _read_declarations(self) -> c.Statement:
         place = self.place()
         kind = self.type_of()
         found: list[c.Statement] = []
         while True:
-            found.append(self._declarator(kind))
+            found.append(self._read_declarator(kind))
             if self.take(";"):
                 break
             self.need(",")
         return found[0] if len(found) == 1 else c.Block(tuple(found), place)
 
-    def _declarator(self, kind: str) -> c.Declaration:
+    def _read_declarator(self, kind: str) -> c.Declaration:
         place = self.place()
         stars = self.count("*")
         name = self.take_name()
@@ -168,7 +168,7 @@ class _Parser(ExpressionParser):
                 self.expression()
                 self.need("]")
         if self.take("("):  # the prototype of a function of the library
-            self._parameters()
+            self._read_parameters()
             return c.Declaration("prototype", name, False, None, place)
         value = self.initial() if self.take("=") else None
         is_buffer = kind == "char" and stars == 0 and dimensions == 1
@@ -181,8 +181,8 @@ class _Parser(ExpressionParser):
         self.need("(")
         condition = self.expression()
         self.need(")")
-        then = self._statement()
-        otherwise = self._statement() if self.take("else") else None
+        then = self._read_statement()
+        otherwise = self._read_statement() if self.take("else") else None
         return c.If(condition, then, otherwise, place)
 
     def read_while(self, place: SourceLine) -> c.Statement:
@@ -190,11 +190,11 @@ class _Parser(ExpressionParser):
         self.need("(")
         condition = self.expression()
         self.need(")")
-        return c.Loop(condition, self._statement(), None, False, place)
+        return c.Loop(condition, self._read_statement(), None, False, place)
 
     def read_do(self, place: SourceLine) -> c.Statement:
         """`do ... while`."""
-        body = self._statement()
+        body = self._read_statement()
         self.need("while")
         self.need("(")
         condition = self.expression()
@@ -208,7 +208,7 @@ class _Parser(ExpressionParser):
         start: list[c.Statement] = []
         if not self.take(";"):
             if self.is_type() and not self.is_call():
-                start.append(self._declarations())
+                start.append(self._read_declarations())
             else:
                 start.append(c.Evaluation(self.comma(), place))
                 self.need(";")
@@ -216,7 +216,7 @@ class _Parser(ExpressionParser):
         self.need(";")
         following = None if self.text() == ")" else self.comma()
         self.need(")")
-        loop = c.Loop(condition, self._statement(), following, False, place)
+        loop = c.Loop(condition, self._read_statement(), following, False, place)
         return c.Block((*start, loop), place) if start else loop
 
     def read_switch(self, place: SourceLine) -> c.Statement:
@@ -240,7 +240,7 @@ class _Parser(ExpressionParser):
                 else:
                     cases.append((values, []))
             elif cases:
-                cases[-1][1].append(self._statement())
+                cases[-1][1].append(self._read_statement())
             else:
                 raise self.error("a statement before the first case")
         return c.Switch(value, tuple((tuple(values), tuple(body)) for values, body in cases), place)

@@ -19,11 +19,11 @@ def find_saved(script: Script) -> None:
                 if place < len(call.arguments) and isinstance(one := call.arguments[place], c.Text):
                     script.saved.add(one.value)
             elif call.name == "lr_save_param_regexp":
-                script.saved |= {text[12:] for text in _texts(call) if text.lower().startswith("resultparam=")}
+                script.saved |= {text[12:] for text in _find_texts(call) if text.lower().startswith("resultparam=")}
 
 
 def _find_registered(script: Script, call: c.FunctionCall) -> None:
-    texts = _texts(call)
+    texts = _find_texts(call)
     name = texts[0] if texts and call.name == "web_reg_save_param" else ""
     is_list = False
     for text in texts:
@@ -40,7 +40,7 @@ def _find_registered(script: Script, call: c.FunctionCall) -> None:
             script.lists.add(name)
 
 
-def _texts(call: c.FunctionCall) -> list[str]:
+def _find_texts(call: c.FunctionCall) -> list[str]:
     return [one.value for one in call.arguments if isinstance(one, c.Text)]
 
 

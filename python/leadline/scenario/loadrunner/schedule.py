@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
 from leadline.errors import PlanError
+from leadline.scenario.loadrunner.ini import read_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +59,25 @@ def read_schedules(text: str, file: str, line: int) -> tuple[Schedule | None, di
     manual = None if scheduler is None else scheduler.find("Manual")
     if manual is None:
         raise PlanError(file, line, "the scenario is not scheduled by hand", hint="a goal has no native form")
+    try:
+        return _read_manual(manual)
+    except ValueError as error:
+        raise PlanError(file, line, str(error), hint="correct the schedule in the Controller") from None
+
+
+def _read_manual(manual: Any) -> tuple[Schedule | None, dict[str, Schedule]]:
+    """The schedules by hand. Raises ValueError."""
     if manual.findtext("SchedulerType", "Global") == "Global":
-        return _schedule(manual.find("Global/Scheduling")), {}
+        return _read_schedule(manual.find("Global/Scheduling")), {}
     groups: dict[str, Schedule] = {}
     for one in manual.findall("Groups/GroupScheduler"):
-        schedule = _schedule(one.find("Scheduling"))
+        schedule = _read_schedule(one.find("Scheduling"))
         _read_start(schedule, one.find("StartupMode"))
         groups[one.findtext("GroupName", "").lower()] = schedule
     return None, groups
 
 
-def _schedule(scheduling: Any) -> Schedule:
+def _read_schedule(scheduling: Any) -> Schedule:
     found = Schedule()
     if scheduling is None:
         found.is_until_complete = True
@@ -75,46 +86,58 @@ def _schedule(scheduling: Any) -> Schedule:
     if complete is not None:
         found.is_until_complete = True
         for part in complete:
-            _add(found, part, "RampUp" if part.tag == "Run" else part.tag)
+            _add_action(found, part, "RampUp" if part.tag == "Run" else part.tag)
     for part in scheduling.find("DynamicScheduling") if scheduling.find("DynamicScheduling") is not None else ():
-        _add(found, part, part.tag)
+        _add_action(found, part, part.tag)
     return found
 
 
-def _add(schedule: Schedule, part: Any, tag: str) -> None:
+def _add_action(schedule: Schedule, part: Any, tag: str) -> None:
     """One action of a schedule."""
     if tag in ("RampUp", "RampDown", "RampDownAll"):
-        count, interval = (_number(part.findtext(f"Batch/{name}")) for name in ("Count", "Interval"))
-        total = _number(part.findtext("TotalVusersNumber"))
+        count, interval = (_read_entry(part, f"Batch/{name}") for name in ("Count", "Interval"))
+        total = _read_entry(part, "TotalVusersNumber")
         if tag == "RampDownAll":
             total = schedule.most_users
-        length = interval * total / count if count > 0 else 0.0
+        length = interval * total / count if count >= 1 else 0.0
         schedule.has_batches |= count > 1
         schedule.changes.append(UserChange(total if tag == "RampUp" else -total, length))
     elif tag == "Duration":
         if part.find("RunUntilComplete") is not None or part.find("RunUntilCompletion") is not None:
             schedule.is_until_complete = True
         elif part.findtext("RunFor") is not None:
-            schedule.changes.append(UserChange(0, _number(part.findtext("RunFor"))))
+            schedule.changes.append(UserChange(0, _read_entry(part, "RunFor")))
     elif tag == "StopAll":
         schedule.changes.append(UserChange(float("-inf"), 0))
 
 
+def _read_entry(part: Any, name: str) -> float:
+    """The number of an entry; 0 without one. Raises ValueError."""
+    text = part.findtext(name, "").strip()
+    found = read_number(text, float("nan"))
+    if math.isnan(found) and _is_float(text):
+        raise ValueError(f"'{text}' is no number for {name}")
+    return 0.0 if math.isnan(found) else found
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _read_start(schedule: Schedule, mode: Any) -> None:
-    """When a group starts: at once, after a time, or after another group."""
+    """When a group starts: at once, after a time, or after another group. Raises ValueError."""
     for one in mode.iter() if mode is not None else ():
         text = (one.text or "").strip()
-        if text.replace(".", "").isdecimal():
-            schedule.delay_s = float(text)
-        elif text and "group" in one.tag.lower() + one.tag.lower():
+        if text and "group" in one.tag.lower():
             schedule.after.append(text)
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float((text or "0").strip().replace(",", "."))
-    except ValueError:
-        return 0.0
+        elif re.fullmatch(r"[\d.,]+", text):
+            schedule.delay_s = read_number(text, -1)
+            if schedule.delay_s < 0:
+                raise ValueError(f"a group starts after '{text}', which is no number of seconds")
 
 
 def load_of(schedule: Schedule, share: float, users: int, iterations: int) -> dict[str, Any]:
@@ -134,13 +157,13 @@ def load_of(schedule: Schedule, share: float, users: int, iterations: int) -> di
         last_s = ups[0].length_s - ups[0].length_s / max(ups[0].users, 1)
         load["duration"] = seconds(last_s + run)
     else:
-        load = {"stages": _stages(schedule, share)}
+        load = {"stages": _make_stages(schedule, share)}
     if schedule.delay_s > 0:
         load["delay"] = seconds(schedule.delay_s)
     return load
 
 
-def _stages(schedule: Schedule, share: float) -> list[dict[str, Any]]:
+def _make_stages(schedule: Schedule, share: float) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     now = 0.0
     for change in schedule.changes:

@@ -23,7 +23,7 @@ from leadline.scenario.loadrunner.parameter_file import read_parameters
 from leadline.scenario.loadrunner.parameters import ParameterReader
 from leadline.scenario.loadrunner.parser import parse
 from leadline.scenario.loadrunner.saved_names import find_saved
-from leadline.scenario.loadrunner.settings import Block, Settings, ThinkTime, read_settings
+from leadline.scenario.loadrunner.settings import Block, RunLogicError, Settings, ThinkTime, read_settings
 from leadline.scenario.loadrunner.thinking import pace_steps
 from leadline.scenario.loadrunner.tokens import CSyntaxError, Preprocessor, SourceLine
 from leadline.scenario.loadrunner.translator import Translator
@@ -86,7 +86,7 @@ def read_usr(
     conversion = Conversion(file)
     files = ScriptFiles(file, content, read_file or _read_nothing)
     read = read_script(files, conversion, skips_scripts=skips_scripts)
-    read.group["load"] = _own_load(read, conversion, parameters)
+    read.group["load"] = _make_own_load(read, conversion, parameters)
     conversion.raise_if_stopped(ADVICE)
     return tree(document(read.name, [read]), file), conversion
 
@@ -121,7 +121,7 @@ def read_script(files: ScriptFiles, conversion: Conversion, *, skips_scripts: bo
     general = usr.get("General", Section("General", 1))
     _refuse_kind(files.usr, general)
     names = [name for name in actions.names if name not in ("vuser_init", "vuser_end")]
-    settings = _settings(files, usr, general, names)
+    settings = _read_own_settings(files, usr, general, names)
     if files.cfg is None:
         # VuGen writes NOTHINK into its own settings, whatever the test will be.
         settings = replace(settings, think_time=ThinkTime())
@@ -143,17 +143,24 @@ def _refuse_kind(file: str, general: Section) -> None:
         )
 
 
-def _settings(files: ScriptFiles, usr: dict[str, Section], general: Section, names: list[str]) -> Settings:
+def _read_own_settings(files: ScriptFiles, usr: dict[str, Section], general: Section, names: list[str]) -> Settings:
     usp, cfg = files.usp, files.cfg
+    name = None
     if usp is None:
         logic = usr.get("RunLogicFiles", Section("", 1))
-        usp = _optional(files, next(iter(logic.entries.values()), "default.usp"))
+        name = next(iter(logic.entries.values()), "default.usp")
+        usp = _read_optional(files, name)
     if cfg is None:
-        cfg = _optional(files, general.text("DefaultCfg", "default.cfg"))
-    return read_settings(names, usp, cfg)
+        cfg = _read_optional(files, general.text("DefaultCfg", "default.cfg"))
+    try:
+        return read_settings(names, usp, cfg)
+    except RunLogicError as error:
+        # A Controller's scenario has the run logic as one line, in which its lines cannot be found.
+        file, line = (files.usr, None) if name is None else (files.shown(name), error.line)
+        raise PlanError(file, line, str(error), hint="change it in VuGen's run-time settings") from None
 
 
-def _optional(files: ScriptFiles, name: str) -> str:
+def _read_optional(files: ScriptFiles, name: str) -> str:
     """The text of a file; nothing if there is none."""
     try:
         return decode(files.read(name)) if name else ""
@@ -274,15 +281,15 @@ class _Group:
         for key in ("before", "flow", "afterwards"):
             if key in group:
                 group[key] = flatten(group[key], self._translator.names.unique)
-        self._first_values(group)
+        self._set_first_values(group)
         if settings.simulates_cache:
             why = "pages load their resources each time; LoadRunner's cache is not simulated"
             script.changed("SimulateCache", place, why)
         return ReadScript(name, group, steps.data, settings)
 
-    def _first_values(self, group: Made) -> None:
+    def _set_first_values(self, group: Made) -> None:
         """Variables of the script, and parameters that may be read before they are saved: these are their own names."""
-        used = _texts_in([group.get("before", []), group["flow"], group.get("afterwards", [])])
+        used = _find_words_below([group.get("before", []), group["flow"], group.get("afterwards", [])])
         opening, closing = self._script.braces
         found = {name: first for name, first in self._translator.names.first.items() if name in used}
         for name in sorted(self._script.saved - set(self._script.parameters)):
@@ -323,7 +330,7 @@ class _Group:
         return [made(place, weighted=weighted)] if weighted else []
 
 
-def _texts_in(value: Any) -> set[str]:
+def _find_words_below(value: Any) -> set[str]:
     """All words of the texts below a value, by which names of variables are found."""
     found: set[str] = set()
     pending = [value]
@@ -335,16 +342,16 @@ def _texts_in(value: Any) -> set[str]:
         elif isinstance(one, list):
             pending += one
         elif isinstance(one, str):
-            found |= _words_of(one)
+            found |= _find_words(one)
     return found
 
 
-def _words_of(text: str) -> set[str]:
+def _find_words(text: str) -> set[str]:
     """The names in a text's placeholders and conditions."""
     return set(re.findall(r"[A-Za-z_]\w*", text)) | set(re.findall(r"'([^'\\]+)'", text))
 
 
-def _own_load(read: ReadScript, conversion: Conversion, parameters: Mapping[str, str]) -> dict[str, Any]:
+def _make_own_load(read: ReadScript, conversion: Conversion, parameters: Mapping[str, str]) -> dict[str, Any]:
     """The load of a script without a Controller: users that the command line gives, and the script's iterations."""
     settings = read.settings
     iterations = settings.run.iterations

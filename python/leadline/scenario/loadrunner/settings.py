@@ -11,6 +11,16 @@ from typing import Any, Literal
 from leadline.scenario.loadrunner.ini import Section, read_ini
 
 MAX_BLOCK_DEPTH = 10
+MAX_ACTIONS = 1_000
+"""Actions and blocks of a run logic, those of a block once for each place that names it."""
+
+
+class RunLogicError(ValueError):
+    """A run logic that cannot be followed."""
+
+    def __init__(self, why: str, line: int) -> None:
+        super().__init__(why)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,50 +84,66 @@ class Settings:
 
 
 def read_settings(actions: list[str], usp: str, cfg: str) -> Settings:
-    """The settings of a script whose actions, beside `vuser_init` and `vuser_end`, are these."""
+    """The settings of a script whose actions, beside `vuser_init` and `vuser_end`, are these. Raises RunLogicError."""
     logic, config = read_ini(usp), read_ini(cfg)
     general, web = (config.get(name, Section(name, 1)) for name in ("General", "WEB"))
-    run = _run_logic(logic)
+    run = _read_run_logic(logic)
     times = config.get("Iterations", Section("Iterations", 1))
     if run is None:
         run = Block(tuple(Action(name) for name in actions), max(1, int(times.number("NumOfIterations", 1))))
     return Settings(
         run=run,
-        pace=_pace(logic.get("RunLogicRunRoot"), times),
-        think_time=_think_time(config.get("ThinkTime")),
+        pace=_read_pace(logic.get("RunLogicRunRoot"), times),
+        think_time=_read_think_time(config.get("ThinkTime")),
         continues_on_error=general.is_set("ContinueOnError"),
         has_action_transactions=general.is_set("AutomaticTransactions"),
         keeps_user=not web.is_set("ResetContext", True),
         fetches_resources=web.is_set("SearchForImages", True),
         simulates_cache=web.is_set("SimulateCache"),
-        user_agent=_user_agent(web),
+        user_agent=_read_user_agent(web),
     )
 
 
-def _run_logic(sections: dict[str, Section]) -> Block | None:
+def _read_run_logic(sections: dict[str, Section]) -> Block | None:
     root = sections.get("RunLogicRunRoot")
-    return None if root is None else _block(sections, root, "RunLogicRunRoot", 0)
+    return None if root is None else _RunLogic(sections).read_block(root, ("RunLogicRunRoot",), (root,))
 
 
-def _block(sections: dict[str, Section], section: Section, path: str, depth: int) -> Block:
-    order = section.text("RunLogicActionOrder") or section.text("MercIniTreeSons")
-    found: list[Action] = []
-    for name in (one.strip() for one in order.split(",")):
-        if not name or depth > MAX_BLOCK_DEPTH:
-            continue
-        # A block's own section is below the root's, whatever it is in.
-        one = sections.get(f"{path}:{name}") or sections.get(f"RunLogicRunRoot:{name}") or Section(name, section.line)
-        percent = one.number("RunLogicPercentToRun", 0)
-        is_block = one.text("RunLogicObjectKind").lower() in ("block", "group") and bool(
-            one.text("RunLogicActionOrder") or one.text("MercIniTreeSons")
-        )
-        block = _block(sections, one, f"{path}:{name}", depth + 1) if is_block else None
-        found.append(Action(one.text("Name") or name, percent, block))
-    iterations = max(1, int(section.number("RunLogicNumOfIterations", 1)))
-    return Block(tuple(found), iterations, section.text("RunLogicRunMode").lower() == "random")
+@dataclass(slots=True)
+class _RunLogic:
+    sections: dict[str, Section]
+    count: int = 0
+    """Actions and blocks so far."""
+
+    def read_block(self, section: Section, path: tuple[str, ...], around: tuple[Section, ...]) -> Block:
+        """The block of a section; `around` are it and the sections that it is in. Raises RunLogicError."""
+        order = section.text("RunLogicActionOrder") or section.text("MercIniTreeSons")
+        found: list[Action] = []
+        for name in filter(None, (one.strip() for one in order.split(","))):
+            self.count += 1
+            if self.count > MAX_ACTIONS:
+                raise RunLogicError(f"the run logic has more than {MAX_ACTIONS} actions", section.line)
+            # A block's own section is below the root's, whatever it is in.
+            one = self.sections.get(":".join((*path, name))) or self.sections.get(f"{path[0]}:{name}")
+            one = one or Section(name, section.line)
+            block = None
+            if _is_block(one):
+                if any(one is outer for outer in around):
+                    raise RunLogicError(f"the run logic's block '{name}' is in itself", one.line)
+                if len(around) > MAX_BLOCK_DEPTH:
+                    raise RunLogicError(f"the run logic has blocks in more than {MAX_BLOCK_DEPTH} others", one.line)
+                block = self.read_block(one, (*path, name), (*around, one))
+            found.append(Action(one.text("Name") or name, one.number("RunLogicPercentToRun", 0), block))
+        iterations = max(1, int(section.number("RunLogicNumOfIterations", 1)))
+        return Block(tuple(found), iterations, section.text("RunLogicRunMode").lower() == "random")
 
 
-def _pace(root: Section | None, times: Section) -> Pace:
+def _is_block(one: Section) -> bool:
+    has_actions = bool(one.text("RunLogicActionOrder") or one.text("MercIniTreeSons"))
+    return has_actions and one.text("RunLogicObjectKind").lower() in ("block", "group")
+
+
+def _read_pace(root: Section | None, times: Section) -> Pace:
     """The pace of the run logic, else that of `default.cfg`."""
     if root is not None and root.text("RunLogicPaceType"):
         kind, names = _LOGIC_PACES.get(root.text("RunLogicPaceType").lower(), ("asap", ()))
@@ -126,7 +152,7 @@ def _pace(root: Section | None, times: Section) -> Pace:
     return Pace(kind, *(times.number(name) for name in names))
 
 
-def _think_time(section: Section | None) -> ThinkTime:
+def _read_think_time(section: Section | None) -> ThinkTime:
     if section is None:
         return ThinkTime()
     kinds: dict[str, Any] = {"nothink": "none", "factor": "factor", "multiply": "factor", "random": "random"}
@@ -139,7 +165,7 @@ def _think_time(section: Section | None) -> ThinkTime:
     )
 
 
-def _user_agent(web: Section) -> str:
+def _read_user_agent(web: Section) -> str:
     text = web.text("UserAgent") or web.text("CustomUserAgent")
     return text if "/" in text else ""
 

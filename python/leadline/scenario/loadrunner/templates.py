@@ -39,7 +39,7 @@ def fill_in(script: Script, parts: Parts, read: Callable[[str], None]) -> Templa
     position = 0
     while position < len(pieces):
         piece = pieces[position]
-        end = _closing(pieces, position, closing) if piece == opening else None
+        end = _find_closing(pieces, position, closing) if piece == opening else None
         named = None if end is None else _parameter(script, pieces[position + 1 : end], read)
         if named is None or end is None:
             found.append(piece)
@@ -69,7 +69,7 @@ def _pieces(parts: Parts, opening: str, closing: str) -> list[str | Expression]:
     return found
 
 
-def _closing(pieces: list[str | Expression], start: int, closing: str) -> int | None:
+def _find_closing(pieces: list[str | Expression], start: int, closing: str) -> int | None:
     for place in range(start + 1, min(start + 6, len(pieces))):
         if pieces[place] == closing:
             return place

@@ -51,6 +51,8 @@ class Preprocessor:
     macros: set[str] = field(default_factory=set)
     """Names of macros with parameters."""
     included: set[str] = field(default_factory=set)
+    replaced: int = 0
+    """Tokens of constants that were put in place of their names."""
 
     def read(self, text: str, file: str) -> list[Token]:
         """The tokens of a text, without an end. Raises CSyntaxError."""
@@ -68,6 +70,16 @@ class Preprocessor:
         return self.read(text, self.shown(name))
 
 
+@dataclass(slots=True)
+class _Condition:
+    """An `#if` that is open."""
+
+    is_read: bool
+    """Whether the part that is met now is read."""
+    was_read: bool
+    """Whether this part or one before it was: of an `#if` and its `#elif` and `#else`, one part is read at most."""
+
+
 class _Reader:
     def __init__(self, shared: Preprocessor, text: str, file: str) -> None:
         self._shared = shared
@@ -77,14 +89,13 @@ class _Reader:
         self._found: list[Token] = []
         self._skipped = 0
         """Conditional parts that are left out, around here."""
-        self._open: list[bool] = []
-        """For each open condition whether a part of it was read."""
+        self._open: list[_Condition] = []
 
     def read(self) -> list[Token]:
         position, is_line_start = 0, True
         while position < len(self._text):
             if is_line_start and (match := _DIRECTIVE.match(self._text, position)) is not None:
-                self._directive(match[1], match[2])
+                self._read_directive(match[1], match[2])
                 self._line += match[0].count("\n")
                 position = match.end()
                 continue
@@ -113,40 +124,44 @@ class _Reader:
         if kind in ("string", "char"):
             text = unescape(text[1:-1])
         if kind == "name" and text in self._shared.constants:
-            self._found += [Token(one.kind, one.text, place) for one in self._replaced(text, 0)]
+            self._replace(text, 0, place)
             return
         self._found.append(Token(kind, text, place))
 
-    def _replaced(self, name: str, depth: int) -> list[Token]:
-        """The tokens of a constant, in which constants are replaced too."""
-        found: list[Token] = []
-        for one in self._shared.constants[name]:
-            if one.kind == "name" and one.text in self._shared.constants and one.text != name and depth < _MAX_REPLACED:
-                found += self._replaced(one.text, depth + 1)
+    def _replace(self, name: str, depth: int, place: SourceLine) -> None:
+        """Add the tokens of a constant, in which constants are replaced too."""
+        shared = self._shared
+        for one in shared.constants[name]:
+            # Also those of which nothing is left count: constants of constants without an end are empty.
+            shared.replaced += 1
+            if shared.replaced > MAX_TOKENS:
+                raise CSyntaxError(f"constants that stand for more than {MAX_TOKENS} tokens are too many", place)
+            if one.kind == "name" and one.text in shared.constants and one.text != name and depth < _MAX_REPLACED:
+                self._replace(one.text, depth + 1, place)
             else:
-                found.append(one)
-        return found
+                self._found.append(Token(one.kind, one.text, place))
 
-    def _directive(self, name: str, rest: str) -> None:
+    def _read_directive(self, name: str, rest: str) -> None:
         rest = _COMMENT.sub(lambda found: found[1] or " ", rest.replace("\\\n", " ")).strip()
         if name in ("if", "ifdef", "ifndef"):
             is_read = not self._skipped and self._holds(name, rest)
-            self._open.append(is_read)
+            self._open.append(_Condition(is_read, is_read))
             self._skipped += not is_read
         elif name in ("else", "elif") and self._open:
             self._switch(name == "else" or self._holds("if", rest))
         elif name == "endif" and self._open:
-            self._skipped -= not self._open.pop()
+            self._skipped -= not self._open.pop().is_read
         elif not self._skipped:
             self._define_or_include(name, rest)
 
     def _switch(self, may_be_read: bool) -> None:
         """The next part of a condition."""
-        if self._open[-1]:
-            self._open[-1] = False
+        condition = self._open[-1]
+        if condition.is_read:
+            condition.is_read = False
             self._skipped += 1
-        elif self._skipped == 1 and may_be_read:
-            self._open[-1] = True
+        elif self._skipped == 1 and may_be_read and not condition.was_read:
+            condition.is_read = condition.was_read = True
             self._skipped -= 1
 
     def _holds(self, name: str, rest: str) -> bool:
@@ -177,10 +192,10 @@ class _Reader:
 
 def unescape(text: str) -> str:
     """The text that a string of C has; `\\x41` and `\\101` are characters of one byte."""
-    return _ESCAPE.sub(_escaped, text)
+    return _ESCAPE.sub(_replace_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _replace_escape(found: re.Match[str]) -> str:
     code = found[1]
     if code == "\n":
         return ""

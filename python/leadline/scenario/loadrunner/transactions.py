@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from leadline.scenario.expressions import Call, Literal, Variable
 from leadline.scenario.loadrunner import syntax as c
@@ -113,7 +114,7 @@ class Transactions(Web):
             failed = made(place, outcome="failed", **self._of(own))
             passed = made(place, outcome="passed", **self._of(own))
             if isinstance(tree, Literal):
-                self._emit_outcome(own, {0: "passed", 1: "failed"}.get(int(str(tree.value)), ""), place)
+                self._emit_outcome(own, _OUTCOMES.get(tree.value, ""), place)
                 return
             self.emit_if(place, Call("equal", (tree, Literal(1))), [failed])
             self.emit_if(place, Call("equal", (tree, Literal(0))), [passed])
@@ -186,4 +187,5 @@ TRANSACTIONS = {
     "lr_get_transaction_duration": Transactions.read_duration,
     "lr_get_trans_instance_duration": Transactions.read_duration,
 }  # fmt: skip
+_OUTCOMES: dict[Any, str] = {0: "passed", 1: "failed"}
 READ_TRANSACTIONS = ("lr_get_transaction_status", "lr_get_transaction_duration", "lr_get_trans_instance_duration")

@@ -63,7 +63,7 @@ class Translator(Loops):
         function = self.script.actions[name]
         self.section = name
         with self.block() as steps:
-            self._function_body(function, f"{name}()", None)
+            self._translate_body(function, f"{name}()", None)
             self.close_block(-1)
         return steps
 
@@ -77,6 +77,8 @@ class Translator(Loops):
         count = len(out)
         try:
             _STATEMENTS[type(one)](self, one)
+        except RecursionError:
+            raise PlanError(one.place.file, one.place.line, "own functions and blocks are nested too deeply") from None
         except CannotRun as error:
             self.script.cannot(_title(one), error.place or one.place, str(error))
             if len(self.opened) == opened and self.out is out:
@@ -84,32 +86,32 @@ class Translator(Loops):
             if _title(one) in REQUESTS:
                 self.registered = Registered()
 
-    def _statement_list(self, statements: tuple[c.Statement, ...]) -> None:
+    def _translate_list(self, statements: tuple[c.Statement, ...]) -> None:
         for place, one in enumerate(statements):
             before, self.is_last = self.is_last, self.is_last and place == len(statements) - 1
             self.statement(one)
             self.is_last = before
             self.close_ended()
 
-    def _unread(self, one: c.Unread) -> None:
+    def _translate_unread(self, one: c.Unread) -> None:
         raise CannotRun(one.why, one.place)
 
-    def _block(self, one: c.Block) -> None:
+    def _translate_block(self, one: c.Block) -> None:
         if all(isinstance(inner, c.Declaration) for inner in one.statements):
-            self._statement_list(one.statements)  # several variables of one declaration
+            self._translate_list(one.statements)  # several variables of one declaration
             return
         self.names.scopes.append({})
-        self._statement_list(one.statements)
+        self._translate_list(one.statements)
         self.names.scopes.pop()
 
-    def _evaluation(self, one: c.Evaluation) -> None:
+    def _translate_evaluation(self, one: c.Evaluation) -> None:
         value = one.value
         if isinstance(value, c.Cast) and value.kind == "void":
             value = value.operand
         if isinstance(value, c.FunctionCall | c.Assignment | c.Step | c.ItemList | c.Conditional | c.Binary):
             self.evaluate(value)
 
-    def _declaration(self, one: c.Declaration) -> None:
+    def _translate_declaration(self, one: c.Declaration) -> None:
         if one.kind != "prototype":
             self._declare(one, is_global=False)
 
@@ -157,15 +159,15 @@ class Translator(Loops):
                 self.names.first[name] = ""
                 self.set(one.place, name, value.tree)
 
-    def _jump(self, one: c.Jump) -> None:
+    def _translate_jump(self, one: c.Jump) -> None:
         if one.kind != "return":
             self.jump(one.kind, one.place)
             return
-        self._return_value(one)
+        self._translate_value(one)
         if self._has_return_loop[-1]:
             self.jump("return", one.place)
 
-    def _return_value(self, one: c.Jump) -> None:
+    def _translate_value(self, one: c.Jump) -> None:
         result = self._results[-1] if self._results else None
         if one.value is not None and result is not None:
             self.store(result, self.evaluate(one.value), one.place)
@@ -176,16 +178,16 @@ class Translator(Loops):
         """A call of any function."""
         own = self.script.functions.get(call.name) or self.script.actions.get(call.name)
         if own is not None:
-            return self._own(own, call)
+            return self._inline(own, call)
         if call.name in REGISTERED:
             self.register(call)
             return ZERO
-        known = self._known(call)
+        known = self._call_known(call)
         if known is None:
             raise CannotRun(f"the function {call.name} has no native form", call.place)
         return known
 
-    def _known(self, call: c.FunctionCall) -> Value | None:
+    def _call_known(self, call: c.FunctionCall) -> Value | None:
         """The value of one of LoadRunner's or C's functions; None for another one."""
         if call.name in WEB:
             return self.send(call)
@@ -199,7 +201,7 @@ class Translator(Loops):
         self.script.dropped(call.name, call.place, why)
         return ZERO
 
-    def _own(self, function: c.Function, call: c.FunctionCall) -> Value:
+    def _inline(self, function: c.Function, call: c.FunctionCall) -> Value:
         """A function of the script, whose statements stand in place of the call."""
         if function.name in self._calls:
             raise CannotRun(f"{function.name} calls itself, which has no native form", call.place)
@@ -209,19 +211,19 @@ class Translator(Loops):
         scope: dict[str, Local] = {}
         for index, (kind, name) in enumerate(function.parameters):
             if index < len(arguments):
-                scope[name] = self._argument(name, kind, arguments[index], call.place)
+                scope[name] = self._pass_argument(name, kind, arguments[index], call.place)
         result = None
         if function.kind in ("int", "float", "text", "char") and has_jump(function.body, "return"):
             result = Local(self.names.unique(f"{function.name}_result"), function.kind)
             self.names.first[result.name] = "0" if function.kind in ("int", "float") else ""
         outer, self.names.scopes = self.names.scopes, [self.names.scopes[0], scope]
         try:
-            self._function_body(function, function.name, result)
+            self._translate_body(function, function.name, result)
         finally:
             self.names.scopes = outer
         return ZERO if result is None else Value(Variable(result.name), result.kind)
 
-    def _argument(self, name: str, kind: str, value: Value, place: SourceLine) -> Local:
+    def _pass_argument(self, name: str, kind: str, value: Value, place: SourceLine) -> Local:
         if isinstance(value.tree, Literal):
             return Local(name, kind, value)
         local = Local(self.names.unique(name), kind if kind in ("int", "float", "text", "char") else "text")
@@ -231,7 +233,7 @@ class Translator(Loops):
         self.store(local, value, place)
         return local
 
-    def _function_body(self, function: c.Function, title: str, result: Local | None) -> None:
+    def _translate_body(self, function: c.Function, title: str, result: Local | None) -> None:
         """The statements of a function. A return that is not its last statement needs a loop to end."""
         statements = function.body.statements
         self._calls.append(title)
@@ -248,14 +250,14 @@ class Translator(Loops):
             outer_loops, self.loops = self.loops, [*self.loops, own]
             self.depth += 1
             with self.block() as steps:
-                self._own_statements(inner, last)
+                self._translate_own(inner, last)
                 self.close_block(depth)
             self.depth = depth
             self.loops = outer_loops
             self.emit(function.place, repeat=1, steps=steps)
             self.leave(own, function.place)
         else:
-            self._own_statements(inner, last)
+            self._translate_own(inner, last)
         self._has_return_loop.pop()
         self.is_last = outer_last
         self.depth = depth
@@ -263,11 +265,11 @@ class Translator(Loops):
         self._results.pop()
         self._calls.pop()
 
-    def _own_statements(self, statements: tuple[c.Statement, ...], last: c.Statement | None) -> None:
-        self._statement_list(statements)
+    def _translate_own(self, statements: tuple[c.Statement, ...], last: c.Statement | None) -> None:
+        self._translate_list(statements)
         if isinstance(last, c.Jump):
             try:
-                self._return_value(last)
+                self._translate_value(last)
             except CannotRun as error:
                 self.script.cannot("return", error.place or last.place, str(error))
 
@@ -297,7 +299,12 @@ _TITLES: dict[type, str] = {
     c.If: "if", c.Loop: "loop", c.Switch: "switch", c.Declaration: "declaration", c.Unread: "C", c.Jump: "jump",
 }  # fmt: skip
 _STATEMENTS: dict[type, Any] = {
-    c.Declaration: Translator._declaration, c.Evaluation: Translator._evaluation, c.Block: Translator._block,
-    c.If: Translator.translate_if, c.Loop: Translator.translate_loop, c.Switch: Translator.translate_switch,
-    c.Jump: Translator._jump, c.Unread: Translator._unread,
-}  # fmt: skip
+    c.Declaration: Translator._translate_declaration,
+    c.Evaluation: Translator._translate_evaluation,
+    c.Block: Translator._translate_block,
+    c.If: Translator.translate_if,
+    c.Loop: Translator.translate_loop,
+    c.Switch: Translator.translate_switch,
+    c.Jump: Translator._translate_jump,
+    c.Unread: Translator._translate_unread,
+}

@@ -14,6 +14,8 @@ from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
 from leadline.scenario.loadrunner.templates import fill_in, native, native_value, parts_of
 from leadline.scenario.loadrunner.tokens import SourceLine
 
+MAX_CODE = 255
+"""A character of C is one byte."""
 MAX_KNOWN = 400
 """Parts of a text that is known: each use of it repeats them."""
 
@@ -217,6 +219,18 @@ def number(value: Value) -> Expression:
         text = str(value.tree.value)
         return Literal(ord(text) if text else 0)
     raise CannotRun("a text is used as a number")
+
+
+def character(value: Value) -> Expression:
+    """A character as a text; a number is its code. Raises CannotRun."""
+    if value.kind == "char":
+        return value.tree
+    if value.kind == "int" and isinstance(value.tree, Literal) and isinstance(value.tree.value, int):
+        code = value.tree.value
+        if not 0 <= code <= MAX_CODE:
+            raise CannotRun(f"{code} is the code of no character")
+        return Literal(chr(code) if code else "")
+    raise CannotRun("a character is computed, which has no native form")
 
 
 _PRINTABLE = "".join(map(chr, range(32, 127)))

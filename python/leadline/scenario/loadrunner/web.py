@@ -14,6 +14,7 @@ from leadline.scenario.loadrunner import syntax as c
 from leadline.scenario.loadrunner.answers import MAX_VALUE_BYTES, Answers, Registered
 from leadline.scenario.loadrunner.arguments import Arguments, Entries
 from leadline.scenario.loadrunner.context import CannotRun, Script, Steps, made
+from leadline.scenario.loadrunner.numbers import read_whole
 from leadline.scenario.loadrunner.searches import REQUESTS
 from leadline.scenario.loadrunner.templates import native
 from leadline.scenario.loadrunner.tokens import SourceLine, unescape
@@ -60,12 +61,12 @@ class Web(Answers):
         return Value(Literal(0), "int")
 
     def _url(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         request = self._request(call, given, given.text("method", default="GET"), given.text("url"))
         self._finish(call, given, request)
 
     def _custom(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         request = self._request(call, given, given.text("method", default="GET"), given.text("url"))
         self._set_body(request, call, given)
         self._finish(call, given, request)
@@ -103,7 +104,7 @@ class Web(Answers):
             raise CannotRun("a binary body with parameters has no native form")
 
     def _submit_data(self, call: c.FunctionCall) -> None:
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         method = given.text("method", default="POST")
         request = self._request(call, given, method, given.text("action"))
         self._fields(request, given, is_query=method.upper() == "GET")
@@ -115,9 +116,9 @@ class Web(Answers):
         if given.text("enctype").lower().startswith("multipart/") or any("file" in item for item in items):
             request["multipart"] = [self._part(item) for item in items]
         elif is_query:
-            request["query"] = [_pair(item) for item in items]
+            request["query"] = [_make_pair(item) for item in items]
         else:
-            request["form"] = [_pair(item) for item in items]
+            request["form"] = [_make_pair(item) for item in items]
         for key in ("multipart", "query", "form"):
             if not request.get(key, True):
                 del request[key]
@@ -138,12 +139,12 @@ class Web(Answers):
 
     def _follow(self, call: c.FunctionCall) -> None:
         """`web_link`, `web_image`, `web_submit_form`: an element of the last page."""
-        given = self._arguments(call, is_named=True)
+        given = self._read_arguments(call, is_named=True)
         key, names = _ELEMENTS[call.name]
         element: dict[str, Any] = {own: given.text(own) for own in names if given.text(own)}
         ordinal = given.text("ordinal", default="1")
         if ordinal != "1":
-            element["number"] = int(ordinal) if ordinal.isdecimal() else ordinal
+            element["number"] = read_whole(ordinal) if ordinal.isdecimal() else ordinal
         fields = [native(item["name"]) for item in given.items if "name" in item]
         if key == "submit" and not element:
             element["fields"] = [one for one in fields if not one.endswith((".x", ".y"))]
@@ -155,7 +156,7 @@ class Web(Answers):
         request["headers"] = {**self.session.headers, **self.session.next_headers}
         self.session.next_headers = {}
         if fields:
-            request["form"] = [_pair(item) for item in given.items if "name" in item]
+            request["form"] = [_make_pair(item) for item in given.items if "name" in item]
         self._finish(call, given, request)
 
     def _request(self, call: c.FunctionCall, given: Arguments, method: str, url: str) -> Made:
@@ -223,7 +224,7 @@ class Web(Answers):
             if "url" not in one:
                 continue
             address = native(one["url"])
-            url = address if address.startswith("${") else urljoin(base, address)
+            url = address if address.startswith("${") else _join_url(base, address)
             origin, path = _split_url(url)
             if not origin and not url.startswith("${"):
                 why = (
@@ -243,22 +244,22 @@ class Web(Answers):
             self.out.append(made(call.place, parallel=found, connections=MAX_AT_ONCE))
 
     def _add_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2))
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.next_headers[name] = value
         self.script.kept(call.name, call.place)
 
     def _add_auto_header(self, call: c.FunctionCall) -> None:
-        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2))
+        name, value = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.headers[name] = value
         self.script.kept(call.name, call.place)
 
     def _remove_auto_header(self, call: c.FunctionCall) -> None:
-        name = native(self.filled(call.place, self.text_of(_needed(call, 1)[0])))
+        name = native(self.filled(call.place, self.text_of(_need_arguments(call, 1)[0])))
         self.session.headers = {own: one for own, one in self.session.headers.items() if own.lower() != name.lower()}
         self.script.kept(call.name, call.place)
 
     def _add_cookie(self, call: c.FunctionCall) -> None:
-        text = native(self.filled(call.place, self.text_of(_needed(call, 1)[0])))
+        text = native(self.filled(call.place, self.text_of(_need_arguments(call, 1)[0])))
         first, *rest = (part.strip() for part in text.split(";"))
         name, equals, value = first.partition("=")
         if not equals or not name:
@@ -285,24 +286,24 @@ class Web(Answers):
         return False
 
     def _set_user(self, call: c.FunctionCall) -> None:
-        user, password = (native(self.filled(one.place, self.text_of(one))) for one in _needed(call, 2)[:2])
+        user, password = (native(self.filled(one.place, self.text_of(one))) for one in _need_arguments(call, 2)[:2])
         self.session.basic = {"user": user.rpartition("\\")[2], "password": password}
         why = "basic authentication is sent with each following request, to any host"
         self.script.changed(call.name, call.place, why)
 
     def _set_max_length(self, call: c.FunctionCall) -> None:
-        tree = self.text_of(_needed(call, 1)[0])
+        tree = self.text_of(_need_arguments(call, 1)[0])
         text = str(tree.value) if isinstance(tree, Literal) else ""
-        if not text.isdecimal() or int(text) == 0:
+        if not text.isdecimal() or (length := read_whole(text)) == 0:
             raise CannotRun("the length is no number", call.place)
-        self.max_value_bytes = min(int(text), 2**32 - 1)
+        self.max_value_bytes = min(length, 2**32 - 1)
         self.script.kept(call.name, call.place)
 
     def _set_timeout(self, call: c.FunctionCall) -> None:
-        kind, length = _needed(call, 2)[:2]
+        kind, length = _need_arguments(call, 2)[:2]
         seconds = str(getattr(self.text_of(length), "value", ""))
         name = kind.name if isinstance(kind, c.Name) else str(getattr(self.text_of(kind), "value", ""))
-        if name.upper() in ("STEP", "RECEIVE") and seconds.isdecimal() and int(seconds):
+        if name.upper() in ("STEP", "RECEIVE") and seconds.isdecimal() and read_whole(seconds):
             self.session.timeout = f"{seconds}s"
             self.script.kept(call.name, call.place)
         else:
@@ -341,16 +342,23 @@ class Web(Answers):
             self.out.append(made(call.place, parallel=inner, connections=MAX_AT_ONCE))
 
 
-def _pair(item: Entries) -> dict[str, Any]:
+def _make_pair(item: Entries) -> dict[str, Any]:
     return {"name": native(item["name"]), "value": native(item.get("value", []))}
 
 
-def _needed(call: c.FunctionCall, count: int) -> tuple[c.Expression, ...]:
+def _need_arguments(call: c.FunctionCall, count: int) -> tuple[c.Expression, ...]:
     """The arguments of a call, at least as many as it needs."""
     found = tuple(one for one in call.arguments if not (isinstance(one, c.Name) and one.name == "LAST"))
     if len(found) < count:
         raise CannotRun(f"{call.name} needs {count} arguments, not {len(found)}", call.place)
     return found
+
+
+def _join_url(base: str, address: str) -> str:
+    try:
+        return urljoin(base, address)
+    except ValueError:
+        raise CannotRun(f"the URL '{address[:60]}' of a resource is none") from None
 
 
 def _split_url(url: str) -> tuple[str, str]:

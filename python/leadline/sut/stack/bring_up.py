@@ -43,7 +43,7 @@ async def bring_up(parameters: StackSut, site: Site, daemons: Daemons) -> BringU
         own = [await _start(daemons, daemon) for daemon in await stack.daemons_of(index)]
         started += own
         ready = wait_for_ports(site.hosts[one.host], one.ports, one.tier.name)
-        await unless(_or_log_end(daemons, own[0], ready), daemons.failure(only=own))
+        await unless(_wait_or_show_log(daemons, own[0], ready), daemons.failure(only=own))
     first = placed[0]
     scheme = "https" if parameters.uses_tls else "http"
     url = f"{scheme}://{first.endpoints[0]}{parameters.check}"
@@ -53,13 +53,13 @@ async def bring_up(parameters: StackSut, site: Site, daemons: Daemons) -> BringU
         message = f"the stack does not answer {failed[0]}'s request for {url}: {failed[1]}"
         raise SutFailed(await daemons.with_log_end(started[-1], message))
     return BringUp(
-        version=", ".join(await _versions(stack)),
+        version=", ".join(await _read_versions(stack)),
         clients=route.clients,
         target=dict(first.addresses),
         processes=tuple(name for one in placed for name in one.processes),
         port=first.ports[0],
         scheme=scheme,
-        tiers=tuple(_served(one) for one in placed),
+        tiers=tuple(_describe(one) for one in placed),
     )
 
 
@@ -72,17 +72,17 @@ async def find_places(parameters: StackSut, site: Site) -> list[PlacedTier]:
     return place_tiers(parameters, site, cpus)
 
 
-def _served(one: PlacedTier) -> ServedTier:
+def _describe(one: PlacedTier) -> ServedTier:
     tier = one.tier
     threads = None
     if isinstance(tier, HaproxyTier):
         threads = tier.nbthread or tier.cpus
     elif isinstance(tier, NodeTier | RedisTier):
         threads = len(one.ports)
-    return ServedTier(tier.name, _kind(one), one.host, one.processes, one.cpus, threads)
+    return ServedTier(tier.name, _get_kind(one), one.host, one.processes, one.cpus, threads)
 
 
-def _kind(one: PlacedTier) -> str:
+def _get_kind(one: PlacedTier) -> str:
     return str(one.tier.model_dump()["kind"])
 
 
@@ -91,7 +91,7 @@ async def _start(daemons: Daemons, daemon: Daemon) -> Daemon:
     return daemon
 
 
-async def _or_log_end(daemons: Daemons, daemon: Daemon, ready: Awaitable[None]) -> None:
+async def _wait_or_show_log(daemons: Daemons, daemon: Daemon, ready: Awaitable[None]) -> None:
     """Wait, and name the end of the daemon's log if that fails."""
     try:
         await ready
@@ -118,21 +118,21 @@ class _Stack:
         match one.tier:
             case HaproxyTier() as tier:
                 assert behind is not None
-                commands = [await self._haproxy(one, tier, behind)]
+                commands = [await self._prepare_haproxy(one, tier, behind)]
             case NodeTier() as tier:
                 assert behind is not None
-                commands = self._node(one, tier, behind)
+                commands = self._make_node_commands(one, tier, behind)
             case RedisTier() as tier:
-                commands = [self._redis(one, tier)]
+                commands = [self._make_redis_command(one, tier)]
             case CommandTier() as tier:
-                commands = [await self._command(one, tier, behind)]
+                commands = [await self._prepare_command(one, tier, behind)]
             case _:
                 raise AssertionError(one.tier)
         program = await self._find_program(one, commands[0][0])
         return [
             Daemon(
                 name=name,
-                argv=(*self._on_cpus(one), program, *argv[1:]),
+                argv=(*self._limit_cpus(one), program, *argv[1:]),
                 log=self.site.log_file(name, one.host),
                 report=(),
                 host=one.host,
@@ -143,14 +143,14 @@ class _Stack:
     async def _find_program(self, one: PlacedTier, name: str) -> str:
         path = await self.site.hosts[one.host].find_program(name)
         if path is None:
-            raise MissingBinary(name, hint=INSTALL.get(_kind(one), f"the tier '{one.tier.name}' needs it"))
+            raise MissingBinary(name, hint=INSTALL.get(_get_kind(one), f"the tier '{one.tier.name}' needs it"))
         return path
 
     @staticmethod
-    def _on_cpus(one: PlacedTier) -> tuple[str, ...]:
+    def _limit_cpus(one: PlacedTier) -> tuple[str, ...]:
         return ("taskset", "--cpu-list", ",".join(map(str, one.cpus))) if one.cpus else ()
 
-    async def _haproxy(self, one: PlacedTier, tier: HaproxyTier, behind: PlacedTier) -> tuple[str, ...]:
+    async def _prepare_haproxy(self, one: PlacedTier, tier: HaproxyTier, behind: PlacedTier) -> tuple[str, ...]:
         host, folder = self.site.hosts[one.host], self.site.files("stack")
         certificate = None
         if tier.tls != "off":
@@ -173,7 +173,7 @@ class _Stack:
         return (tier.binary, "-db", "-f", str(config))
 
     @staticmethod
-    def _node(one: PlacedTier, tier: NodeTier, behind: PlacedTier) -> list[tuple[str, ...]]:
+    def _make_node_commands(one: PlacedTier, tier: NodeTier, behind: PlacedTier) -> list[tuple[str, ...]]:
         redis = (behind.address, str(behind.ports[0]))
         common = (*redis, str(tier.keep_alive_timeout_ms), str(tier.accounts))
         return [
@@ -182,11 +182,11 @@ class _Stack:
         ]
 
     @staticmethod
-    def _redis(one: PlacedTier, tier: RedisTier) -> tuple[str, ...]:
+    def _make_redis_command(one: PlacedTier, tier: RedisTier) -> tuple[str, ...]:
         where = ("--bind", one.address, "--port", str(one.ports[0]), "--protected-mode", "no")
         return (tier.binary, *where, "--save", "", "--appendonly", "no", "--io-threads", str(tier.io_threads))
 
-    async def _command(self, one: PlacedTier, tier: CommandTier, behind: PlacedTier | None) -> tuple[str, ...]:
+    async def _prepare_command(self, one: PlacedTier, tier: CommandTier, behind: PlacedTier | None) -> tuple[str, ...]:
         host, folder = self.site.hosts[one.host], self.site.files(f"stack-{tier.name}")
         words = {
             "port": str(one.ports[0]),
@@ -205,7 +205,7 @@ def _fill_in(text: str, words: Mapping[str, str]) -> str:
     return text
 
 
-async def _versions(stack: _Stack) -> list[str]:
+async def _read_versions(stack: _Stack) -> list[str]:
     """The versions of the daemons, as they say them."""
     found = []
     for one in stack.placed:

@@ -48,8 +48,8 @@ def write_config(tier: HaproxyTier, binds: Sequence[str], servers: Sequence[str]
         f"  option {tier.keep_alive}",
         f"  http-reuse {tier.reuse}",
         f"frontend {tier.name}",
-        *(f"  bind {bind}{_tls_options(tier, paths)}" for bind in binds),
-        *(_log_lines() if tier.log_every else []),
+        *(f"  bind {bind}{_write_tls_options(tier, paths)}" for bind in binds),
+        *(_write_log_lines() if tier.log_every else []),
         "  default_backend next",
         "backend next",
         "  balance roundrobin",
@@ -58,7 +58,7 @@ def write_config(tier: HaproxyTier, binds: Sequence[str], servers: Sequence[str]
     return "\n".join(lines) + "\n"
 
 
-def _tls_options(tier: HaproxyTier, paths: HaproxyPaths) -> str:
+def _write_tls_options(tier: HaproxyTier, paths: HaproxyPaths) -> str:
     if tier.tls == "off":
         return ""
     oldest, newest = _VERSIONS[tier.tls]
@@ -69,7 +69,7 @@ def _tls_options(tier: HaproxyTier, paths: HaproxyPaths) -> str:
     return f" ssl crt {paths.certificate} alpn http/1.1 ssl-min-ver {oldest} ssl-max-ver {newest}{chosen}"
 
 
-def _log_lines() -> list[str]:
+def _write_log_lines() -> list[str]:
     return [
         "  log global",
         "  http-request set-var(txn.begin) date(0,us)",

@@ -119,7 +119,8 @@ class NodeTier(Tier):
     binary: Program = "node"
     """Node.js, by name (looked up in PATH) or by path."""
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
-    """Number of processes, each with a port of its own."""
+    """Number of processes, each with a port of its own. More than one need a haproxy tier right before them, which asks
+    them in turn."""
     keep_alive_timeout_ms: DurationMs = Field(default=75_000, validation_alias="keep_alive_timeout")
     """Time after which an idle connection is closed. Node's own default, 5 s, closes connections that HAProxy is about
     to use again."""
@@ -191,8 +192,14 @@ class StackSut(BaseSut):
     def _tiers_fit(self) -> Iterator[PydanticCustomError]:
         if isinstance(self.tiers[0], RedisTier):
             yield validation_error("redis does not speak HTTP", at=("tiers", 0), hint="put a tier before it that does")
+        before: Tier | None = None
         for index, (tier, behind) in enumerate(pairwise((*self.tiers, None))):
             at = ("tiers", index)
+            if isinstance(tier, NodeTier) and tier.workers > 1 and not isinstance(before, HaproxyTier):
+                text = f"the node tier '{tier.name}' has {tier.workers} workers, but only its first one would be asked"
+                hint = "put a tier of kind haproxy right before it, or write workers: 1"
+                yield validation_error(text, at=(*at, "workers"), hint=hint)
+            before = tier
             if isinstance(tier, NodeTier) and not isinstance(behind, RedisTier):
                 text = f"the node tier '{tier.name}' keeps its data in Redis"
                 yield validation_error(text, at=at, hint="put a tier of kind redis right behind it")

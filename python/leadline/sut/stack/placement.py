@@ -68,12 +68,14 @@ def place_tiers(parameters: StackSut, site: Site, cpus: Mapping[str, Sequence[in
         first = dict(sorted(addresses.items())[:1])
         binds_all = index == 0 and isinstance(tier, HaproxyTier)
         placed.append(
-            PlacedTier(tier, host, dict(sorted(addresses.items())) if binds_all else first, _ports(tier, index), own)
+            PlacedTier(
+                tier, host, dict(sorted(addresses.items())) if binds_all else first, _choose_ports(tier, index), own
+            )
         )
     return placed
 
 
-def _ports(tier: Tier, index: int) -> tuple[int, ...]:
+def _choose_ports(tier: Tier, index: int) -> tuple[int, ...]:
     first = FIRST_PORT + PORTS_OF_A_TIER * index
     if isinstance(tier, CommandTier):
         return (tier.port or first,)
