@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.agent, pytest.mark.takes(12)]
 
 SEPARATOR = "\n\U0001f435\U0001f648\U0001f649\n".encode()
 SESSIONS, REQUESTS = 500, 10_000
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def replay(*arguments: str | Path, **options: Any) -> dict[str, Any]:
@@ -115,6 +116,22 @@ def shop() -> Iterator[tuple[str, list[tuple[str, str, bool]]]]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_more_threads_than_sessions_lose_nothing() -> None:
+    with shop() as (url, asked):
+        found = replay(EXAMPLES / "access.log", url, "-t", "8", "--speed", "10")
+    source = found["scenario"]["replay"]
+    assert len(asked) == figure(found, "requests_due") == source["passed_on"] == 117
+    codes = {reason["code"] for reason in found["validity"]["reasons"]}
+    assert codes.isdisjoint({"flows-not-started", "requests-lost", "no-steady-window"})
+
+
+def test_source_without_a_request_is_named_as_the_cause() -> None:
+    with shop() as (url, asked):
+        done = leadline("replay", EXAMPLES / "access.log", url, "--format", "haproxy")
+    assert (done.returncode, asked) == (1, [])
+    assert "no request was sent: left out: 120 malformed" in done.stdout
 
 
 def _made_gor(visits: int, items: int) -> bytes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leadline.analysis.flows import Flow
     from leadline.analysis.metrics import Histograms
-    from leadline.analysis.model import Metric, TestResult, Window
+    from leadline.analysis.model import Metric, Series, TestResult, Window
     from leadline.analysis.scenario_model import ScenarioFindings
     from leadline.analysis.test_data import TestData
     from leadline.analysis.validity import Rules
@@ -72,6 +72,15 @@ class ReplayKind(UsersKind[ReplayTest]):
         """Answers are awaited for some time after the end."""
         return workload.duration_ms + _GRACE_MS
 
+    def window(self, data: TestData, flows: Sequence[Flow]) -> tuple[Window | None, tuple[Series, ...]]:
+        """The time of the whole recording after its warm-up: threads have their sessions at different times."""
+        whole, series = super().window(data, flows)
+        if whole is None:
+            return None, series
+        origin_ns = whole.first_start_ns if data.start_at_ns is None else data.start_at_ns
+        start_ns = max(whole.first_start_ns, origin_ns + data.spec.warmup_ns)
+        return replace(whole, start_ns=min(start_ns, whole.last_end_ns), end_ns=whole.last_end_ns), series
+
     def figures(
         self, data: TestData, flows: Sequence[Flow], steady: Window | None, histograms: Histograms
     ) -> dict[str, Metric]:
@@ -91,6 +100,7 @@ class ReplayKind(UsersKind[ReplayTest]):
 
     def rules(self) -> Rules:
         """The rules of HTTP load, and those of a source."""
+        from leadline.analysis.rules import whole
         from leadline.kinds.replay import notes
         from leadline.kinds.scenario.notes import run_too_short
 
@@ -100,7 +110,7 @@ class ReplayKind(UsersKind[ReplayTest]):
             findings=(
                 notes.nothing_replayed,
                 notes.requests_lost,
-                *rules.findings,
+                *(notes.whole if rule is whole else rule for rule in rules.findings),
                 notes.reading_was_late,
                 notes.source_broken_off,
             ),

@@ -4,17 +4,28 @@ are."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from leadline import quantities
+from leadline.analysis import rules
 from leadline.analysis.metrics import counter
 from leadline.analysis.model import Reason, Verdict
-from leadline.analysis.validity import Evidence, Finding
+from leadline.analysis.validity import NOT_STARTED, Evidence, Finding
 from leadline.kinds.replay.findings import replay_findings
 from leadline.kinds.scenario.findings import findings
 
 READ_LATE_SHARE = 0.01
 """Of the requests: more that were read after they were due were late because of the reader."""
 _WHOLE_SECOND_MS = 1000.0
+
+
+def whole(evidence: Evidence) -> Iterator[Finding]:
+    """What all kinds need to be whole, but that a thread may have no session, and that the duration is a limit."""
+    has_begun = any(flow.start_ns is not None for flow in evidence.flows)
+    spec = replace(evidence.data.spec, duration_ns=None)
+    for verdict, reason in rules.whole(replace(evidence, data=replace(evidence.data, spec=spec))):
+        if not (has_begun and reason.code == NOT_STARTED):
+            yield verdict, reason
 
 
 def nothing_replayed(evidence: Evidence) -> Iterator[Finding]:
