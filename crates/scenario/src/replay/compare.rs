@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::request::Answer;
 
 /// The longest body that is compared by the fields of its JSON, bytes; longer ones are compared as a whole.
-const LONGEST_JSON: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1 << 20;
 /// Parts of one answer that are reported.
-const MOST_PARTS: usize = 32;
+const MAX_PARTS: usize = 32;
 /// The longest example of a value, bytes.
-const LONGEST_EXAMPLE: usize = 80;
+const MAX_EXAMPLE_BYTES: usize = 80;
 /// The depth below which JSON is compared as a whole.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// A part that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn bodies(before: &[u8], after: &[u8], found: &mut Found) {
 
 fn json(body: &[u8]) -> Option<Value> {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace())?;
-    if body.len() > LONGEST_JSON || !matches!(first, b'{' | b'[') {
+    if body.len() > MAX_JSON_BYTES || !matches!(first, b'{' | b'[') {
         return None;
     }
     serde_json::from_slice(body).ok()
@@ -69,7 +69,7 @@ fn fields(before: &Value, after: &Value, path: &mut String, depth: usize, found:
     }
     let length = path.len();
     match (before, after) {
-        (Value::Object(before), Value::Object(after)) if depth < DEEPEST => {
+        (Value::Object(before), Value::Object(after)) if depth < MAX_DEPTH => {
             for (name, value) in before {
                 push_name(path, name);
                 match after.get(name) {
@@ -84,7 +84,7 @@ fn fields(before: &Value, after: &Value, path: &mut String, depth: usize, found:
                 path.truncate(length);
             }
         }
-        (Value::Array(before), Value::Array(after)) if depth < DEEPEST => {
+        (Value::Array(before), Value::Array(after)) if depth < MAX_DEPTH => {
             path.push_str("[]");
             if before.len() == after.len() {
                 before.iter().zip(after).for_each(|(one, other)| fields(one, other, path, depth + 1, found));
@@ -98,11 +98,11 @@ fn fields(before: &Value, after: &Value, path: &mut String, depth: usize, found:
 }
 
 fn push_name(path: &mut String, name: &str) {
-    const LONGEST_PATH: usize = 200;
+    const MAX_PATH_CHARS: usize = 200;
     if !path.is_empty() {
         path.push('.');
     }
-    path.extend(name.chars().take(LONGEST_PATH.saturating_sub(path.len())));
+    path.extend(name.chars().take(MAX_PATH_CHARS.saturating_sub(path.len())));
 }
 
 fn example(value: &Value) -> String {
@@ -112,8 +112,8 @@ fn example(value: &Value) -> String {
         _ => {}
     }
     let mut text = value.to_string();
-    if text.len() > LONGEST_EXAMPLE {
-        let end = (0..=LONGEST_EXAMPLE).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    if text.len() > MAX_EXAMPLE_BYTES {
+        let end = (0..=MAX_EXAMPLE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }
@@ -125,7 +125,7 @@ struct Found(Vec<Difference>);
 
 impl Found {
     fn is_full(&self) -> bool {
-        self.0.len() >= MOST_PARTS
+        self.0.len() >= MAX_PARTS
     }
 
     /// Adds a part, once for each name: of a list's elements the first that differs.
@@ -183,6 +183,6 @@ mod tests {
             let fields: Vec<String> = (0..1000).map(|number| format!("\"f{number}\":{value}")).collect();
             format!("{{{}}}", fields.join(","))
         };
-        assert_eq!(parts(&wide(1), &wide(2)).len(), MOST_PARTS);
+        assert_eq!(parts(&wide(1), &wide(2)).len(), MAX_PARTS);
     }
 }

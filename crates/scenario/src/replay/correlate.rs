@@ -9,13 +9,13 @@ use super::request::Answer;
 use crate::encoding::form_encode;
 
 /// The shortest value that is replaced, bytes: shorter ones appear by chance.
-const SHORTEST: usize = 6;
+const MIN_VALUE_BYTES: usize = 6;
 /// The longest value that is replaced, bytes.
-const LONGEST: usize = 4096;
+const MAX_VALUE_BYTES: usize = 4096;
 /// The values of a session that are kept; the oldest one makes room.
-const MOST_VALUES: usize = 256;
+const MAX_VALUES: usize = 256;
 /// The longest body in which values are looked for, bytes.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// The values of a session that later requests are sent with.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Values {
             self.pair_parts(before, now);
         }
         if let (Some(before), Some(now)) = (&before.body, &now.body) {
-            if before.len() <= LONGEST_BODY && now.len() <= LONGEST_BODY && before != now {
+            if before.len() <= MAX_BODY_BYTES && now.len() <= MAX_BODY_BYTES && before != now {
                 self.learn_bodies(before, now);
             }
         }
@@ -61,16 +61,16 @@ impl Values {
     }
 
     fn learn_json(&mut self, name: &str, before: &Value, now: &Value, depth: usize) {
-        const DEEPEST: usize = 32;
+        const MAX_DEPTH: usize = 32;
         match (before, now) {
-            (Value::Object(before), Value::Object(now)) if depth < DEEPEST => {
+            (Value::Object(before), Value::Object(now)) if depth < MAX_DEPTH => {
                 for (name, value) in before {
                     if let Some(other) = now.get(name) {
                         self.learn_json(name, value, other, depth + 1);
                     }
                 }
             }
-            (Value::Array(before), Value::Array(now)) if depth < DEEPEST => {
+            (Value::Array(before), Value::Array(now)) if depth < MAX_DEPTH => {
                 before.iter().zip(now).for_each(|(one, other)| self.learn_json(name, one, other, depth + 1));
             }
             (Value::String(before), Value::String(now)) if is_token(name, before) => self.add(before, now),
@@ -102,8 +102,12 @@ impl Values {
     }
 
     fn add(&mut self, before: &str, now: &str) {
-        let is_long_enough = (SHORTEST..=LONGEST).contains(&before.len());
-        if before == now || !is_long_enough || now.len() > LONGEST || now.bytes().any(|byte| byte.is_ascii_control()) {
+        let is_long_enough = (MIN_VALUE_BYTES..=MAX_VALUE_BYTES).contains(&before.len());
+        if before == now
+            || !is_long_enough
+            || now.len() > MAX_VALUE_BYTES
+            || now.bytes().any(|byte| byte.is_ascii_control())
+        {
             return;
         }
         self.keep(before.as_bytes(), now.as_bytes());
@@ -115,7 +119,7 @@ impl Values {
 
     fn keep(&mut self, before: &[u8], now: &[u8]) {
         self.0.retain(|(own, _)| &**own != before);
-        if self.0.len() >= MOST_VALUES {
+        if self.0.len() >= MAX_VALUES {
             self.0.remove(0);
         }
         self.0.push((before.into(), now.into()));
@@ -218,15 +222,15 @@ fn is_whole(text: &[u8], place: usize, length: usize) -> bool {
 
 /// Returns the values of HTML's inputs and metas by their names.
 fn named_values(body: &[u8]) -> Vec<(String, String)> {
-    const MOST_TAGS: usize = 2_000;
-    const LONGEST_TAG: usize = 4_096;
+    const MAX_TAGS: usize = 2_000;
+    const MAX_TAG_BYTES: usize = 4_096;
     let text = String::from_utf8_lossy(body);
     let (mut found, mut looked) = (Vec::new(), 0);
     let starts = memmem::find_iter(text.as_bytes(), b"<");
     for start in starts.filter(|start| matches!(text.as_bytes().get(start + 1), Some(b'i' | b'I' | b'm' | b'M'))) {
         let rest = &text[start + 1..];
         let rest =
-            &rest[..(0..=rest.len().min(LONGEST_TAG)).rev().find(|end| rest.is_char_boundary(*end)).unwrap_or(0)];
+            &rest[..(0..=rest.len().min(MAX_TAG_BYTES)).rev().find(|end| rest.is_char_boundary(*end)).unwrap_or(0)];
         let is_tag = ["input", "meta"]
             .iter()
             .any(|name| rest.get(..name.len()).is_some_and(|own| own.eq_ignore_ascii_case(name)));
@@ -234,7 +238,7 @@ fn named_values(body: &[u8]) -> Vec<(String, String)> {
             continue;
         }
         looked += 1;
-        if looked > MOST_TAGS {
+        if looked > MAX_TAGS {
             break;
         }
         let tag = &rest[..rest.find('>').unwrap_or(rest.len())];
@@ -335,7 +339,7 @@ mod tests {
     fn values_are_bounded() {
         let mut values = Values::default();
         (0..1000).for_each(|number| values.add(&format!("value-{number:04}"), "x"));
-        assert_eq!(values.0.len(), MOST_VALUES);
+        assert_eq!(values.0.len(), MAX_VALUES);
         assert!(
             values.replace(b"value-0001", Form::Plain).is_none()
                 && values.replace(b"value-0999", Form::Plain).is_some()

@@ -6,7 +6,7 @@ use super::compare::{differences, Difference};
 use super::request::Answer;
 
 /// The parts of all names that are kept.
-const MOST_PARTS: usize = 1_000;
+const MAX_PARTS: usize = 1_000;
 /// What the names of parts whose values are not shown contain.
 const SECRET_NAMES: [&str; 18] = [
     "pass",
@@ -66,7 +66,7 @@ impl Differences {
         }
         let names: Vec<String> = found.iter().map(|one| one.part.clone()).collect();
         let set = (label, names);
-        if self.sets.len() < MOST_PARTS || self.sets.contains_key(&set) {
+        if self.sets.len() < MAX_PARTS || self.sets.contains_key(&set) {
             *self.sets.entry(set).or_default() += 1;
         } else {
             *self.sets.entry((label, vec!["…".to_owned()])).or_default() += 1;
@@ -89,7 +89,7 @@ impl Differences {
     /// Notes what differs between two answers of one target.
     pub(super) fn notice_noise(&mut self, label: u32, one: &Answer, other: &Answer) {
         for difference in differences(one, other) {
-            if self.noise.len() < MOST_PARTS {
+            if self.noise.len() < MAX_PARTS {
                 self.noise.insert((label, difference.part));
             }
         }
@@ -103,7 +103,7 @@ impl Differences {
         let key = (label, part);
         if let Some(known) = self.parts.get_mut(&key) {
             known.count += 1;
-        } else if self.parts.len() < MOST_PARTS {
+        } else if self.parts.len() < MAX_PARTS {
             self.parts.insert(key, Part { count: 1, example: (!is_secret).then_some(values) });
         } else {
             self.more += 1;

@@ -1,7 +1,7 @@
 //! Names of requests by their method and path, and patterns that choose requests.
 
 /// The longest name, bytes.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_BYTES: usize = 120;
 
 /// Returns the name under which a request counts: its method and path, with `*` for segments that are numbers or other
 /// identifiers, so that the pages of one kind have one name.
@@ -20,8 +20,8 @@ pub fn label_of(method: &[u8], target: &[u8]) -> String {
             name.push_str(&String::from_utf8_lossy(segment));
         }
     }
-    if name.len() > LONGEST_NAME {
-        let end = (0..=LONGEST_NAME).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    if name.len() > MAX_NAME_BYTES {
+        let end = (0..=MAX_NAME_BYTES).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
         name.truncate(end);
         name.push('…');
     }

@@ -27,13 +27,13 @@ const LATE_NS: u64 = 1_000_000;
 /// How often the machine looks for requests that have been read meanwhile, ns.
 const LOOK_NS: u64 = 1_000_000;
 /// Requests that wait in the machine for their time; the others wait at the reader.
-const MOST_UPCOMING: usize = 2_048;
+const MAX_UPCOMING: usize = 2_048;
 /// Bytes of those requests, about.
 const MAX_UPCOMING_BYTES: usize = 16 << 20;
 /// Bytes of requests that wait for the answers before them; a target that falls further behind drops requests.
 const MAX_WAITING_BYTES: usize = 256 << 20;
 /// Requests that are begun before sockets have their turn.
-const MOST_BEGUN_AT_ONCE: usize = 512;
+const MAX_BEGUN_AT_ONCE: usize = 512;
 /// How long requests are awaited after the time is over or after a stop, ns.
 const GRACE_NS: u64 = 5_000_000_000;
 /// A session that has sent nothing for this long is forgotten, with its cookies, ns.
@@ -168,7 +168,7 @@ impl Replayed {
 
     /// Whether further requests may wait here for their time.
     fn has_room(&self) -> bool {
-        self.upcoming.len() < MOST_UPCOMING && self.upcoming_bytes < MAX_UPCOMING_BYTES
+        self.upcoming.len() < MAX_UPCOMING && self.upcoming_bytes < MAX_UPCOMING_BYTES
     }
 
     fn due_ns(&self, request: &ReplayRequest) -> u64 {
@@ -472,7 +472,7 @@ impl Users for Replayed {
     fn run(&mut self, now_ns: u64) -> Option<u64> {
         self.take_read(now_ns);
         self.end_if_over(now_ns);
-        for _ in 0..MOST_BEGUN_AT_ONCE {
+        for _ in 0..MAX_BEGUN_AT_ONCE {
             match self.upcoming.front() {
                 Some(next) if self.due_ns(next) <= now_ns => {
                     if let Some(next) = self.upcoming.pop_front() {
@@ -489,7 +489,7 @@ impl Users for Replayed {
         }
         let end_ns = self.limits.at_ns.saturating_add(self.limits.duration_ns);
         let next_ns = self.upcoming.front().map(|next| self.due_ns(next));
-        let look_ns = (self.inbox.is_some() && self.upcoming.len() < MOST_UPCOMING / 2).then_some(now_ns + LOOK_NS);
+        let look_ns = (self.inbox.is_some() && self.upcoming.len() < MAX_UPCOMING / 2).then_some(now_ns + LOOK_NS);
         let over_ns = self.over_ns.map_or(end_ns, |over_ns| over_ns.saturating_add(GRACE_NS));
         [next_ns, look_ns, Some(over_ns)].into_iter().flatten().min()
     }

@@ -18,7 +18,7 @@ from leadline.plan.external_inputs import PlanText
 from leadline.plan.field_types import DurationMs, Items, rule, validation_error
 from leadline.plan.rate import PerSecond
 
-LONGEST_SOURCE_NAME = 4096
+MAX_SOURCE_LENGTH = 4096
 STDIN = "-"
 
 
@@ -69,7 +69,7 @@ def read_instant(text: str) -> tuple[Literal["at", "after"], int]:
 Url = Annotated[str, AfterValidator(_url)]
 HostMap = Annotated[str, AfterValidator(_host_map)]
 Instant = Annotated[str, BeforeValidator(_instant), WithJsonSchema({"type": "string"})]
-Source = Annotated[str, BeforeValidator(_source), Field(min_length=1, max_length=LONGEST_SOURCE_NAME)]
+Source = Annotated[str, BeforeValidator(_source), Field(min_length=1, max_length=MAX_SOURCE_LENGTH)]
 
 
 class ReplayTest(UsersTest):

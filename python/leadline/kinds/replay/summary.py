@@ -14,8 +14,8 @@ from leadline.analysis.model import TestResult
 from leadline.analysis.replay_model import ReplayDifference, ReplayFindings
 from leadline.report.page_tables import PageTable
 
-_MOST_ROWS = 12
-_MOST_PAGE_ROWS = 200
+_MAX_ROWS = 12
+_MAX_PAGE_ROWS = 200
 _CAUSES = {
     "writing_method": "have a method that changes something (--writes sends those whose bodies the source has)",
     "body_missing": "had a body that the source does not have",
@@ -76,7 +76,7 @@ def difference_tables(result: TestResult) -> list[RenderableType]:
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
         for title in ("answers that differ", "part", "times", "before", "after"):
             table.add_column(title, max_width=26, no_wrap=True, justify="right" if title == "times" else "left")
-        for one in real[:_MOST_ROWS]:
+        for one in real[:_MAX_ROWS]:
             table.add_row(one.label, one.part, f"{one.count:,}", *_values(one))
         tables += [Text(""), Padding(table, (0, 0, 0, 2), expand=False)]
     beside = _beside(found, len(real))
@@ -91,8 +91,8 @@ def _values(one: ReplayDifference) -> tuple[str, str]:
 
 def _beside(found: ReplayFindings, real: int) -> str:
     parts = []
-    if real > _MOST_ROWS or found.more_differences:
-        parts.append(f"{max(0, real - _MOST_ROWS) + found.more_differences:,} further differences (--json has them)")
+    if real > _MAX_ROWS or found.more_differences:
+        parts.append(f"{max(0, real - _MAX_ROWS) + found.more_differences:,} further differences (--json has them)")
     noise = sum(one.is_noise for one in found.differences)
     if noise:
         parts.append(f"{noise} parts differ by themselves and do not count")
@@ -111,8 +111,8 @@ def page_tables(result: TestResult) -> list[PageTable]:
             for one in found.differences
         ]
         columns = ("requests", "part", "times", "differs by itself", "before", "after")
-        more = max(0, len(rows) - _MOST_PAGE_ROWS) + found.more_differences
-        tables.append(PageTable("Answers that differ", columns, tuple(rows[:_MOST_PAGE_ROWS]), more))
+        more = max(0, len(rows) - _MAX_PAGE_ROWS) + found.more_differences
+        tables.append(PageTable("Answers that differ", columns, tuple(rows[:_MAX_PAGE_ROWS]), more))
     if found.left_out:
         causes = tuple((f"{count:,}", _CAUSES.get(cause, cause)) for cause, count in _causes(found))
         tables.append(PageTable("Not replayed", ("requests or records", "why"), causes, 0))

@@ -21,7 +21,7 @@ pub use self::reader::Reader;
 use crate::events::input_error;
 
 /// The differences that a report has one by one.
-const MOST_DIFFERENCES: usize = 200;
+const MAX_DIFFERENCES: usize = 200;
 
 /// Checks a replay and returns its program.
 pub fn program(spec: &ScenarioSpec, replay: &Replay) -> Result<Program, ErrorReport> {
@@ -88,7 +88,7 @@ fn behind(histogram: &Histogram) -> HistogramReport {
 fn differences(program: &Program, found: &Differences) -> (Vec<ReplayDifference>, u64) {
     let mut all: Vec<_> = found.parts.iter().collect();
     all.sort_by_key(|((label, part), own)| (std::cmp::Reverse(own.count), *label, part.clone()));
-    let cut = all.split_off(all.len().min(MOST_DIFFERENCES));
+    let cut = all.split_off(all.len().min(MAX_DIFFERENCES));
     let more = found.more + cut.iter().map(|(_, own)| own.count).sum::<u64>();
     let row = |((label, part), own): (&(u32, String), &leadline_scenario::replay::Part)| ReplayDifference {
         label: program.labels[*label as usize].name.to_string(),

@@ -26,15 +26,15 @@ const LOOKS_AT_CLOCK: u32 = 256;
 /// Bytes after which a batch is passed on.
 const BATCH_BYTES: usize = 1 << 20;
 /// By how much copies of a session are shifted against each other at most, ns.
-const LARGEST_SHIFT_NS: u64 = 1_000_000_000;
+const MAX_SHIFT_NS: u64 = 1_000_000_000;
 /// By how much requests are later that are read while the replay runs, ns: the time in which they are passed on.
 const READ_DELAY_NS: u64 = 100_000_000;
 /// Stamps that are as inexact as this, ns, are spread: their requests come by up to this much later.
 const SPREAD_FROM_NS: u32 = 1_000_000_000;
 /// Sessions that are counted by themselves.
-const MOST_COUNTED_SESSIONS: usize = 1 << 20;
+const MAX_COUNTED_SESSIONS: usize = 1 << 20;
 /// Names of targets that are remembered.
-const MOST_KNOWN_TARGETS: usize = 10_000;
+const MAX_KNOWN_TARGETS: usize = 10_000;
 
 /// What became of the requests of a source.
 #[derive(Clone, Debug, Default)]
@@ -253,7 +253,7 @@ impl Dispatch {
         let (method, body): (Box<[u8]>, Box<[u8]>) = (method.into(), body.unwrap_or_default().into());
         for copy in 0..self.replay.copies.max(1) {
             let copied = mix(session ^ mix(self.seed ^ u64::from(copy)));
-            if self.counted.len() < MOST_COUNTED_SESSIONS && self.counted.insert(copied) {
+            if self.counted.len() < MAX_COUNTED_SESSIONS && self.counted.insert(copied) {
                 self.done.sessions += 1;
             }
             let record = self.records;
@@ -304,7 +304,7 @@ impl Dispatch {
 
     /// When a request is due, ns after the start: no earlier than those before it in the source.
     fn due_ns(&mut self, start_ns: i64, session: u64, copy: u32) -> u64 {
-        let shift_ns = if copy == 0 { 0 } else { mix(session) % LARGEST_SHIFT_NS };
+        let shift_ns = if copy == 0 { 0 } else { mix(session) % MAX_SHIFT_NS };
         match self.replay.pace {
             ReplayPace::Recorded { speed } => {
                 let since_ns = start_ns.saturating_sub(self.done.first_ns.unwrap_or(start_ns)).max(0);
@@ -349,7 +349,7 @@ impl Dispatch {
         let name = label_of(method, target);
         let first = self.names.place(&name);
         let second = self.against.as_ref().map(|_| self.names.place(&format!("{name} (against)"))).unwrap_or(first);
-        if self.labels.len() < MOST_KNOWN_TARGETS {
+        if self.labels.len() < MAX_KNOWN_TARGETS {
             self.labels.insert(self.key.clone(), (first, second));
         }
         (first, second)
