@@ -124,8 +124,11 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
     for plan in sorted((ROOT / "examples").glob("*.yaml")):
         text = shortened_plan(plan.read_text(encoding="utf-8"))
         (tmp_path / "examples" / plan.name).write_text(text, encoding="utf-8")
-    for other in sorted((ROOT / "examples").glob("*.[cj]*")):
-        shutil.copy(other, tmp_path / "examples")
+    for other in sorted((ROOT / "examples").iterdir()):
+        if other.is_dir():
+            shutil.copytree(other, tmp_path / "examples" / other.name)
+        elif other.suffix != ".yaml":
+            shutil.copy(other, tmp_path / "examples")
     return tmp_path
 
 

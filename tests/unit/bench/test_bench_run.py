@@ -63,7 +63,7 @@ def test_group_that_hangs_is_given_up() -> None:
 
 
 def test_groups_are_chosen_by_topic_and_by_name() -> None:
-    assert list(run.groups_of(["scenario", "rr"])) == ["sessions", "static", "users", "arrivals", "rr"]
+    assert list(run.groups_of(["scenario", "rr"])) == ["sessions", "static", "users", "arrivals", "replay", "rr"]
     assert sum(map(len, run.TOPICS.values())) == len(run.groups_of(None))
 
 
