@@ -263,8 +263,6 @@ def test_capture_is_sent_with_other_addresses_and_right_checksums(tmp_path: Path
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["metrics"]["sent"]["value"] == 100
-    # The last frame of a loop is 49 ms behind its first one.
-    assert document["generator"]["wall_s"] > 0.098
     wanted = "ip.src==198.0.0.1 and ip.dst==198.0.0.2 and !vlan and udp.srcport>=1000 and udp.srcport<=1049"
     assert _counts(capture, [wanted, BAD]) == [100, 0]
 
