@@ -99,6 +99,7 @@ SHORT_WINDOW, NO_WINDOW = "window-too-short", "no-steady-window"
 SHORT_WINDOWS = frozenset({SHORT_WINDOW, NO_WINDOW})
 # No request or transaction was answered.
 NOTHING_ANSWERED = "nothing-answered"
+NOTHING_REPLAYED = "nothing-replayed"
 # Flows that transferred no byte.
 NOT_STARTED = "flows-not-started"
 # Parts of a test that differ, or are too few to tell.

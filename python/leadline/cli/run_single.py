@@ -21,7 +21,7 @@ from leadline.analysis.iperf3_document import Iperf3Requested, iperf3_document, 
 from leadline.analysis.model import Interval, TargetResult, TestResult, Verdict
 from leadline.analysis.outages import LINK_LOST, outage_in
 from leadline.analysis.running_intervals import in_window
-from leadline.analysis.validity import NOTHING_ANSWERED
+from leadline.analysis.validity import NOTHING_ANSWERED, NOTHING_REPLAYED
 from leadline.cli.calibration import calibrated, known
 from leadline.cli.output import (
     MISSED,
@@ -305,7 +305,7 @@ def _code(result: TestResult, judged: list[TargetResult]) -> int:
         return print_error(f"{outage.text}; {ADVICE[LINK_LOST]}", 1)
     kind: PrintedKind = KINDS.get(result.kind)
     for reason in result.validity.reasons if kind.needs_answers else ():
-        if reason.code == NOTHING_ANSWERED:
+        if reason.code in (NOTHING_ANSWERED, NOTHING_REPLAYED):
             advice = next(filter(None, map(kind.advice, result.errors)), None)
             return print_error(f"{reason.text}; {advice}" if advice else reason.text, 1)
     return targets_code(judged)

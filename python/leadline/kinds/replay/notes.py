@@ -10,7 +10,7 @@ from leadline import quantities
 from leadline.analysis import rules
 from leadline.analysis.metrics import counter
 from leadline.analysis.model import Reason, Verdict
-from leadline.analysis.validity import NOT_STARTED, Evidence, Finding
+from leadline.analysis.validity import NOT_STARTED, NOTHING_REPLAYED, Evidence, Finding
 from leadline.kinds.replay.findings import replay_findings
 from leadline.kinds.scenario.findings import findings
 
@@ -35,7 +35,7 @@ def nothing_replayed(evidence: Evidence) -> Iterator[Finding]:
         return
     left_out = ", ".join(f"{count:,} {cause.replace('_', ' ')}" for cause, count in found.left_out.items())
     why = found.broken_off or (f"left out: {left_out}" if left_out else "the source has no request")
-    yield Verdict.INCOMPLETE, Reason("nothing-replayed", f"no request was sent: {why} ({found.format})")
+    yield Verdict.INCOMPLETE, Reason(NOTHING_REPLAYED, f"no request was sent: {why} ({found.format})")
 
 
 def requests_lost(evidence: Evidence) -> Iterator[Finding]:
