@@ -84,7 +84,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
         };
         info!(scenario = run.plan.program.name, threads, connections = run.plan.connections, "running users");
         let Some(mut reader) = reader else {
-            let reports = run.threads(backends, |_| flow_users)?;
+            let reports = run.threads(backends, |_| make_flow_users)?;
             let reports = reports.into_iter().map(|(report, _)| report).collect();
             return Ok(report::outcome(&run.plan, &run.shared, at_ns, engine, reports, &run.counters));
         };
@@ -93,7 +93,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
         let mut inboxes: Vec<_> = std::mem::take(&mut reader.inboxes).into_iter().map(Some).collect();
         let reports = run.threads(backends, |index| {
             let inbox = inboxes[index].take();
-            move |plan: &Plan, context| recorded_users(plan, context, answers, inbox)
+            move |plan: &Plan, context| make_recorded_users(plan, context, answers, inbox)
         })?;
         let (reports, users): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
         let (read, thread) = reader.join(at_ns);
@@ -110,7 +110,7 @@ impl<B: IoBackend> Ready for ScenarioLoad<B> {
 }
 
 /// The users of a thread that follow the program's flow.
-fn flow_users(plan: &Plan, context: UserContext) -> VirtualUsers {
+fn make_flow_users(plan: &Plan, context: UserContext) -> VirtualUsers {
     let UserContext { shared, share, limits, wall_offset_ns } = context;
     let mut users = VirtualUsers::new(Arc::clone(&plan.program), shared, Tools::new(wall_offset_ns), share, limits);
     users.keep_samples(plan.samples.as_ref());
@@ -118,7 +118,7 @@ fn flow_users(plan: &Plan, context: UserContext) -> VirtualUsers {
 }
 
 /// The users of a thread that send what was recorded.
-fn recorded_users(
+fn make_recorded_users(
     plan: &Plan,
     context: UserContext,
     answers: AnswerUse,

@@ -7,7 +7,7 @@ use crate::frames::{Order, Packet};
 
 const LITTLE: Order = Order { is_big: false };
 
-fn found(link: LinkType, frame: &[u8]) -> Segment<'_> {
+fn find(link: LinkType, frame: &[u8]) -> Segment<'_> {
     match find_segment(link, frame, frame.len() as u32) {
         Found::Segment(segment) => segment,
         other => panic!("{other:?}"),
@@ -36,7 +36,7 @@ fn a_segment_is_found_behind_each_link() {
         lengthless[length].fill(0);
         frames.push((LinkType::Ip, lengthless));
         for (link, frame) in frames {
-            let segment = found(link, &frame);
+            let segment = find(link, &frame);
             let port = |address: &str, port| std::net::SocketAddr::new(address.parse().unwrap(), port);
             assert_eq!((segment.source, segment.destination), (port(source, 80), port(destination, 257)));
             assert_eq!((segment.sequence, segment.acknowledged), (1, Some(2)));
@@ -49,7 +49,7 @@ fn a_segment_is_found_behind_each_link() {
 #[test]
 fn cut_payloads_are_counted_and_cut_headers_are_headless() {
     let frame = Packet::new("10.0.0.1", "10.0.0.2", 6, b"0123456789").frame();
-    let segment = found(LinkType::Ethernet, &frame[..frame.len() - 4]);
+    let segment = find(LinkType::Ethernet, &frame[..frame.len() - 4]);
     assert_eq!((segment.payload, segment.missing_bytes), (&b"012345"[..], 4));
     assert_eq!(find_segment(LinkType::Ethernet, &frame[..40], 64), Found::Headless);
     assert_eq!(find_segment(LinkType::Ethernet, &frame[..30], 64), Found::Other);

@@ -8,7 +8,6 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use leadline_http::Url;
 use leadline_replay::{Recorded, RecordedAnswer};
@@ -388,23 +387,18 @@ impl Dispatch {
     }
 
     fn flush_one(&mut self, thread: usize) -> ControlFlow<()> {
-        let (mut batch, _) = std::mem::take(&mut self.batches[thread]);
+        let (batch, _) = std::mem::take(&mut self.batches[thread]);
         if batch.is_empty() {
             return ControlFlow::Continue(());
         }
-        let mut has_flushed_others = false;
-        loop {
-            match self.inboxes[thread].try_send(batch) {
-                Ok(()) => return ControlFlow::Continue(()),
-                Err(TrySendError::Disconnected(_)) => return ControlFlow::Break(()),
-                Err(TrySendError::Full(back)) => {
-                    batch = back;
-                    // While this thread has enough, the others need what has been read for them.
-                    if !std::mem::replace(&mut has_flushed_others, true) {
-                        self.try_flush_all();
-                    }
-                    std::thread::sleep(Duration::from_micros(500));
-                }
+        match self.inboxes[thread].try_send(batch) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(TrySendError::Disconnected(_)) => ControlFlow::Break(()),
+            Err(TrySendError::Full(batch)) => {
+                // While this thread has enough, the others need what has been read for them.
+                self.try_flush_all();
+                let sent = self.inboxes[thread].send(batch);
+                sent.map_or(ControlFlow::Break(()), ControlFlow::Continue)
             }
         }
     }

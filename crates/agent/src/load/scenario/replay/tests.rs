@@ -22,7 +22,7 @@ fn replay(changes: Value) -> Replay {
     serde_json::from_value(replay).unwrap()
 }
 
-fn recorded(at_s: i64, session: u64, line: &str) -> Recorded {
+fn make_recorded(at_s: i64, session: u64, line: &str) -> Recorded {
     let (method, target) = line.split_once(' ').unwrap();
     Recorded {
         start_ns: 1_700_000_000 * SECOND + at_s * SECOND,
@@ -38,7 +38,7 @@ fn recorded(at_s: i64, session: u64, line: &str) -> Recorded {
 }
 
 /// Dispatches requests to threads; returns what each got, what became of the source, and the labels.
-fn dispatched(
+fn dispatch_all(
     changes: Value,
     threads: usize,
     source: Vec<Recorded>,
@@ -64,8 +64,9 @@ fn lines(requests: &[ReplayRequest]) -> Vec<String> {
 
 #[test]
 fn requests_go_to_the_target_at_their_times() {
-    let source = vec![recorded(0, 1, "GET /a?x=1"), recorded(3, 2, "GET /b"), recorded(4, 1, "GET /a?x=2")];
-    let (got, done, program) = dispatched(json!({"pace": {"kind": "recorded", "speed": 2.0}}), 1, source);
+    let source =
+        vec![make_recorded(0, 1, "GET /a?x=1"), make_recorded(3, 2, "GET /b"), make_recorded(4, 1, "GET /a?x=2")];
+    let (got, done, program) = dispatch_all(json!({"pace": {"kind": "recorded", "speed": 2.0}}), 1, source);
     let urls = ["/a?x=1", "/b", "/a?x=2"].map(|target| format!("GET http://server.test:8080{target}"));
     assert_eq!(lines(&got[0]), urls);
     assert_eq!(got[0].iter().map(|one| one.due_ns).collect::<Vec<_>>(), [0, 1_500_000_000, 2_000_000_000]);
@@ -81,28 +82,28 @@ fn requests_go_to_the_target_at_their_times() {
 #[test]
 fn what_is_not_replayed_is_counted_by_cause() {
     let source = vec![
-        recorded(0, 1, "GET /a"),
-        recorded(1, 1, "POST /form"),
-        recorded(2, 1, "DELETE /x"),
-        recorded(3, 1, "CONNECT host:1"),
-        recorded(4, 1, "GET relative"),
-        recorded(5, 1, "GET /no t"),
-        recorded(6, 1, "GET /other"),
+        make_recorded(0, 1, "GET /a"),
+        make_recorded(1, 1, "POST /form"),
+        make_recorded(2, 1, "DELETE /x"),
+        make_recorded(3, 1, "CONNECT host:1"),
+        make_recorded(4, 1, "GET relative"),
+        make_recorded(5, 1, "GET /no t"),
+        make_recorded(6, 1, "GET /other"),
     ];
-    let (got, done, _) = dispatched(json!({"only": ["/a", "POST *", "* /x", "/no*"]}), 1, source.clone());
+    let (got, done, _) = dispatch_all(json!({"only": ["/a", "POST *", "* /x", "/no*"]}), 1, source.clone());
     assert_eq!(lines(&got[0]), ["GET http://server.test:8080/a"]);
     let expected = [("not_a_request", 3), ("not_chosen", 1), ("writing_method", 2)];
     assert_eq!(done.left_out, expected.map(|(cause, count)| (cause.to_owned(), count)).into());
-    let (got, done, _) = dispatched(json!({"writes": true}), 1, source);
+    let (got, done, _) = dispatch_all(json!({"writes": true}), 1, source);
     assert_eq!(lines(&got[0]).last().unwrap(), "GET http://server.test:8080/other");
     assert_eq!((got[0].len(), done.left_out["body_missing"]), (3, 1), "a DELETE needs no body");
 }
 
 #[test]
 fn part_of_the_source_is_chosen_by_time() {
-    let source: Vec<_> = (0..10).map(|at_s| recorded(at_s, 1, &format!("GET /{at_s}"))).collect();
+    let source: Vec<_> = (0..10).map(|at_s| make_recorded(at_s, 1, &format!("GET /{at_s}"))).collect();
     let targets = |changes| {
-        let (got, done, _) = dispatched(changes, 1, source.clone());
+        let (got, done, _) = dispatch_all(changes, 1, source.clone());
         (got[0].iter().map(|one| one.url.target.to_string()).collect::<Vec<_>>().join(""), got[0][0].due_ns, done.read)
     };
     let after = |ms: u64| json!({"kind": "after", "ms": ms});
@@ -113,16 +114,16 @@ fn part_of_the_source_is_chosen_by_time() {
 
 #[test]
 fn rate_replaces_the_times() {
-    let source = (0..5).map(|number| recorded(number * 100, 1, "GET /")).collect();
-    let (got, ..) = dispatched(json!({"pace": {"kind": "rate", "per_s": 1000.0}}), 1, source);
+    let source = (0..5).map(|number| make_recorded(number * 100, 1, "GET /")).collect();
+    let (got, ..) = dispatch_all(json!({"pace": {"kind": "rate", "per_s": 1000.0}}), 1, source);
     assert_eq!(got[0].iter().map(|one| one.due_ns / 1_000).collect::<Vec<_>>(), [0, 1000, 2000, 3000, 4000]);
 }
 
 #[test]
 fn copies_are_other_users_and_stay_in_order() {
     let source: Vec<_> =
-        (0..200).map(|number| recorded(number / 20, number as u64 % 10, &format!("GET /{number}"))).collect();
-    let (got, done, _) = dispatched(json!({"copies": 3}), 2, source);
+        (0..200).map(|number| make_recorded(number / 20, number as u64 % 10, &format!("GET /{number}"))).collect();
+    let (got, done, _) = dispatch_all(json!({"copies": 3}), 2, source);
     let all: Vec<&ReplayRequest> = got.iter().flatten().collect();
     assert_eq!((all.len(), done.sessions), (600, 30));
     for thread in &got {
@@ -141,7 +142,7 @@ fn copies_are_other_users_and_stay_in_order() {
 fn hosts_and_a_second_target_have_their_own_requests() {
     let changes = json!({"against": "https://new.test/v2/", "notices_noise": true,
         "hosts": [{"host": "www.shop.test", "target": "http://10.0.0.1:81/"}]});
-    let (got, _, program) = dispatched(changes, 2, vec![recorded(0, 5, "GET /a")]);
+    let (got, _, program) = dispatch_all(changes, 2, vec![make_recorded(0, 5, "GET /a")]);
     let all: Vec<&ReplayRequest> = got.iter().flatten().collect();
     let of = |role: Role| all.iter().find(|one| one.role == role).unwrap();
     assert_eq!(of(Role::First).url.absolute(), "http://10.0.0.1:81/a");
@@ -158,8 +159,8 @@ fn hosts_and_a_second_target_have_their_own_requests() {
 fn names_are_bounded() {
     let letter = |number: usize| char::from(b'a' + number as u8);
     let source = (0..500)
-        .map(|number| recorded(0, 1, &format!("GET /{}/{}", letter(number / 25), letter(number % 25))))
+        .map(|number| make_recorded(0, 1, &format!("GET /{}/{}", letter(number / 25), letter(number % 25))))
         .collect();
-    let (got, _, program) = dispatched(json!({}), 1, source);
+    let (got, _, program) = dispatch_all(json!({}), 1, source);
     assert_eq!((got[0][499].label, &*program.labels[199].name), (199, "other requests"));
 }
