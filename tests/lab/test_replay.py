@@ -118,6 +118,7 @@ def shop() -> Iterator[tuple[str, list[tuple[str, str, bool]]]]:
         server.server_close()
 
 
+@pytest.mark.decided_by("counts of requests")
 def test_more_threads_than_sessions_lose_nothing(tmp_path: Path) -> None:
     with counting(tmp_path, "--keep") as server:
         found = replay(EXAMPLES / "access.log", server.url("").replace("/ok", ""), "-t", "8", "--speed", "10")
