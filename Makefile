@@ -116,6 +116,7 @@ test-all: ## the same with every combination, and searches to their end
 
 test-tools:
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS) $(STACK) $(PEERS) $(GATEWAYS) tshark
+	@scripts/packages --unpack target/sshd openssh-server libwrap0
 
 # No test is in documentation. The agent's tests wait for timeouts and for the end of loads: that is why 8 run side by side,
 # and beside Python's.

@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from leadline.agents import Agent
-from leadline.agents.hosts import launch_on
+from leadline.agents.hosts import ReachedHosts
 from leadline.contract.models import ProcessWorkload
-from leadline.plan.hosts import HostAddress
+from leadline.plan.host_address import HostAddress
 
 HERE = Path(__file__).resolve().parent
 WITHIN_MS = 120_000
@@ -89,7 +89,9 @@ async def main(folder: Path) -> dict[str, object]:
     with ExitStack() as opened:
         server, address = start_far_host(folder, opened)
         os.environ["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
-        agent = await Agent.start("far", launch_on(HostAddress.parse(address)), sink=lambda *_: None)
+        reached = ReachedHosts()
+        launches = await reached.launches({"far": HostAddress.parse(address)})
+        agent = await Agent.start("far", launches["far"], sink=lambda *_: None)
         try:
             pids = [agent.hello.pid, *await start_children(agent)]
             ip("link", "set", "near", "down")
@@ -97,6 +99,7 @@ async def main(folder: Path) -> dict[str, object]:
             is_served = server.poll() is None
         finally:
             await agent.close()
+            await reached.aclose()
     return {"processes": len(pids), "ended": ended, "is_served": is_served}
 
 

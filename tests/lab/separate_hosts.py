@@ -40,10 +40,10 @@ on $client ip route add 10.82.0.0/24 via 10.81.0.1
 on $server ip route add 10.81.0.0/24 via 10.82.0.1
 "$@"
 """
-# What `ssh ... -- HOST leadline-agent` is to do: start the agent in the host's network.
+# What `ssh ... -- HOST COMMAND` is to do: run the command's line in the host's network.
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-exec nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net "${LEADLINE_AGENT:-leadline-agent}"
+exec env XDG_CACHE_HOME="$FOLDER/cache" nsenter --net=/proc/$(cat "$FOLDER/$2.pid")/ns/net sh -c "$3"
 """
 
 

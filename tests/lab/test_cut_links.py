@@ -5,7 +5,6 @@ links go down and come back as counts of packets say, not after times.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 from separate_hosts import INSIDE, run_three_hosts
+from sshd import needs_sshd
 
 from waiting import WITHIN_S
 
@@ -93,10 +93,9 @@ def test_cable_that_stays_out_fails_the_run_and_keeps_what_was_measured(tmp_path
     assert code == 1
 
 
+@needs_sshd
 def test_agent_whose_controller_is_out_of_reach_ends_with_what_it_started(tmp_path: Path) -> None:
     """Nothing is closed: the cable between `ssh` and its server is out, and stays so."""
-    if shutil.which("ssh") is None:
-        pytest.skip("there is no ssh client here")
     (tmp_path / "plan.yaml").write_text("")
     argv = [*INSIDE, sys.executable, str(Path(__file__).with_name("cut_agent.py")), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 from separate_hosts import INSIDE, run_three_hosts
+from sshd import needs_sshd
 
 from waiting import WITHIN_S
 
@@ -39,8 +39,6 @@ def run(folder: Path, server: str, before: list[str]) -> subprocess.CompletedPro
 
 
 def behind_ssh(folder: Path) -> list[str]:
-    if shutil.which("ssh") is None:
-        pytest.skip("there is no ssh client here")
     return [sys.executable, str(HERE / "behind_ssh.py"), str(folder)]
 
 
@@ -65,10 +63,12 @@ def test_local_hosts_are_measured_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
+@needs_sshd
 def test_a_host_behind_ssh_is_commanded_over_it(tmp_path: Path) -> None:
     assert_measured(run(tmp_path, '"@SSH@"', behind_ssh(tmp_path)))
 
 
+@needs_sshd
 def test_a_system_of_ones_own_acts_on_hosts_through_their_agents(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     wanted = PLAN.format(server='"@SSH@"').replace(
@@ -135,6 +135,7 @@ def test_a_local_server_is_no_use_to_clients_elsewhere(tmp_path: Path) -> None:
     assert "cannot reach a server that is only called 'local'" in done.stderr
 
 
+@needs_sshd
 def test_a_host_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, '"ssh://nobody@127.0.0.9:1"', behind_ssh(tmp_path))
     assert done.returncode == 1
@@ -194,6 +195,7 @@ def test_a_host_without_the_address_that_the_plan_gives_it_is_named(tmp_path: Pa
     assert "10.81.0.1" in trial["error"]
 
 
+@needs_sshd
 def test_a_host_name_that_no_resolver_takes_fails_its_trial_by_name(tmp_path: Path) -> None:
     done = run(tmp_path, f"ssh://{'x' * 64}", behind_ssh(tmp_path))
     assert done.returncode == 1

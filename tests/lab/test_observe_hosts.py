@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from real_runs import CliSandbox, Run, open_sandbox
+from sshd import needs_sshd
 
 HERE = Path(__file__).resolve().parent
 # A network of its own, where no other process uses the ports.
@@ -20,7 +20,6 @@ INSIDE = [*NAMESPACE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 BUSY = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo counted; exit 7"
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart]
-needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh client here")
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_ctrl_c_ends_a_command_that_did_not_get_it(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
-@needs_ssh
+@needs_sshd
 def test_ctrl_c_ends_the_agent_of_another_host(sandbox: CliSandbox) -> None:
     run = observe_over_ssh(sandbox, "--interval", "100ms")
     lines_until_interval(run)
@@ -91,7 +90,7 @@ def test_ctrl_c_ends_the_agent_of_another_host(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
-@needs_ssh
+@needs_sshd
 def test_another_host_is_observed_over_ssh(sandbox: CliSandbox) -> None:
     ended = observe_over_ssh(sandbox, "-d", "4s", "--interval", "100ms", "--soak", "--json").finish()
     assert ended.code == 0, ended.err
@@ -105,7 +104,7 @@ def test_another_host_is_observed_over_ssh(sandbox: CliSandbox) -> None:
     assert sandbox.left_behind() == []
 
 
-@needs_ssh
+@needs_sshd
 def test_a_command_of_another_host_has_its_cost_and_its_exit_code(sandbox: CliSandbox) -> None:
     ended = observe_over_ssh(sandbox, "--json", "--", "sh", "-c", BUSY).finish()
     assert ended.code == 7, ended.err

@@ -24,11 +24,10 @@ from typing import Any
 
 import pytest
 
-from leadline.agents import Agent, Event, launch_on
+from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.analysis.host_usage import CpuUse, between
 from leadline.contract.models import CpuSample, ObservationEvent, SoakerSample
 from leadline.errors import AgentLost
-from leadline.plan.hosts import HostAddress
 
 pytestmark = [pytest.mark.lab, pytest.mark.exclusive]
 full = pytest.mark.full_matrix
@@ -187,7 +186,7 @@ async def observed(share: float, kind: str, cpu: int) -> list[Compared]:
 
     try:
         await line_after(0)
-        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=samples.on_event)
+        agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=samples.on_event)
         try:
             await agent.observe("soak", INTERVAL_MS, True, soak=True)
             await samples.next(agent)
@@ -231,7 +230,7 @@ def check(found: list[Compared]) -> None:
 def test_lost_agent_ends_the_wait_for_samples() -> None:
     async def lose() -> None:
         samples = Samples()
-        agent = await Agent.start("this host", launch_on(HostAddress.parse("local")), sink=samples.on_event)
+        agent = await Agent.start("this host", Launch((str(agent_binary()),)), sink=samples.on_event)
         try:
             await agent.observe("soak", INTERVAL_MS, True, soak=True)
             os.kill(agent.hello.pid, signal.SIGKILL)

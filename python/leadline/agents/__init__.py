@@ -1,7 +1,8 @@
 """Hosts, their agents, and their clocks. This is the only package that talks to an agent.
 
-Owns how an agent is started and supervised (`agent`), the format of its lines (`messages`), how a host of a plan
-becomes a command (`hosts`), and the comparison of clocks (`clocks`). Knows nothing of labs, gateways or plans.
+Owns how an agent is started and supervised (`agent`), the format of its lines (`messages`), how a host of a plan is
+reached (`hosts`, by one of `launchers`) and gets the agent (`deployment`), and the comparison of clocks (`clocks`).
+Knows nothing of labs, gateways or plans.
 
 Its modules are imported on first use: to find the agent's program (`launch`), nothing has to know its messages.
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leadline.agents.agent import Agent
     from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
-    from leadline.agents.hosts import launch_on
+    from leadline.agents.hosts import ReachedHosts
     from leadline.agents.launch import Launch, agent_binary
     from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
 
@@ -24,17 +25,17 @@ __all__ = [
     "Event",
     "Exchange",
     "Launch",
+    "ReachedHosts",
     "Workload",
     "agent_binary",
     "compare",
-    "launch_on",
     "start_instant",
 ]
 
 _MODULES = {
     "agent": ("Agent",),
     "clocks": ("ClockComparison", "Exchange", "compare", "start_instant"),
-    "hosts": ("launch_on",),
+    "hosts": ("ReachedHosts",),
     "launch": ("Launch", "agent_binary"),
     "messages": ("PROTOCOL_VERSION", "Command", "Event", "Workload"),
 }

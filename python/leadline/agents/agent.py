@@ -117,13 +117,13 @@ class Agent:
         """
         try:
             log = None if logs is None else logs / f"agent-{name.replace(' ', '-')}.log"
-            channel = await Channel.open(launch.argv, log)
+            channel = await Channel.open(launch, log)
         except (FileNotFoundError, PermissionError) as error:
-            raise MissingBinary(launch.argv[0], hint=f"it starts the agent on {name}") from error
+            raise MissingBinary(error.filename or launch.argv[0], hint=f"it starts the agent on {name}") from error
         except OSError as error:
-            raise AgentLost(name, f"{launch.argv[0]} cannot be started: {error.strerror}") from error
+            raise AgentLost(name, f"{error.filename or launch.argv[0]} cannot be started: {error.strerror}") from error
         agent = cls(name, channel, sink, kept)
-        if launch.is_remote:
+        if launch.launcher.is_remote:
             agent._heart = asyncio.create_task(agent._send_heartbeats(), name=f"{name} heartbeats to it")
         try:
             await agent._greet(launch.hello_within_s)

@@ -1,9 +1,6 @@
-"""A child process that communicates in lines: its three pipes, its last error output, its end. Knows no meaning of a
-line.
+"""A process that communicates in lines: its three streams, its last error output, its end. Knows no meaning of a line.
 
-The process has a session of its own, so that a signal to this process group (Ctrl-C, `timeout`, a closed terminal) ends
-neither an agent nor `ssh` before this process asks for it. This process holds its stdin: when this process ends, the
-child reads end of file and ends too.
+This process holds its stdin: when this process ends, the other one reads end of file and ends too.
 """
 
 from __future__ import annotations
@@ -17,13 +14,14 @@ from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from leadline.agents.launch import Launch
+from leadline.agents.launchers.model import Launcher, Process
+from leadline.agents.launchers.processes import STREAM_BYTES
 from leadline.agents.messages import LINE_LIMIT_BYTES, MalformedLine
-from leadline.agents.process_end import how_ended
 from leadline.masking import mask_line
 
 GRACE_S = 5.0
 """Time for an agent to end. It uses half of this to end its own tasks in order."""
-_CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 4096
 """Of its stderr; the rest of a longer line without an end is cut."""
 _LAST_WORDS_LINES = 20
@@ -35,27 +33,22 @@ _EVENT = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z +(ERROR|WARN|INFO|DEBUG|TRACE) "
 class Channel:
     """One process. Create it with `open`, end it with `end`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path | None = None, *, is_ssh: bool = False) -> None:
-        """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr. With
-        `is_ssh`, the process is a client of SSH, and its status is that of a process elsewhere."""
+    def __init__(self, process: Process, launcher: Launcher, log: Path | None = None) -> None:
+        """`log` is the file that its stderr is appended to; without one, lines of its own log go to our stderr."""
         self._process = process
-        self._is_ssh = is_ssh
+        self._launcher = launcher
         self._log = log
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS_LINES)
         self._stderr_reader = asyncio.create_task(self._read_stderr())
 
     @classmethod
-    async def open(cls, argv: tuple[str, ...], log: Path | None = None) -> Channel:
+    async def open(cls, launch: Launch, log: Path | None = None) -> Channel:
         """Start the process; `log` as in the constructor.
 
         Raises:
             OSError: it cannot be started.
         """
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=_CHUNK_BYTES, start_new_session=True
-        )
-        return cls(process, log, is_ssh=Path(argv[0]).name == "ssh")
+        return cls(await launch.launcher.run(launch.argv), launch.launcher, log)
 
     @property
     def ended(self) -> bool:
@@ -83,7 +76,7 @@ class Channel:
         """
         assert self._process.stdout is not None
         pending = bytearray()
-        while chunk := await self._process.stdout.read(_CHUNK_BYTES):
+        while chunk := await self._process.stdout.read(STREAM_BYTES):
             now_ns = time.monotonic_ns()
             pending += chunk
             if b"\n" in chunk:
@@ -113,7 +106,7 @@ class Channel:
                 self.kill()
                 return "it closed its stdout but did not end"
             status = self._process.returncode or 0
-        return how_ended(status, is_ssh=self._is_ssh, words=self._last_words)
+        return self._launcher.describe_end(status, self._last_words)
 
     def kill(self) -> None:
         """End it at once."""
@@ -140,7 +133,7 @@ class Channel:
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         rest = b""
-        while chunk := await self._process.stderr.read(_CHUNK_BYTES):
+        while chunk := await self._process.stderr.read(STREAM_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest[:_LINE_BYTES]
             self._take_lines(lines)

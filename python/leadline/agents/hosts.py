@@ -1,34 +1,66 @@
-"""Converts a host that a plan gives by address to the command that starts its agent.
+"""Reaches the hosts that a plan gives by address: what starts an agent on each of them.
 
-Uses the system's `ssh`, with the user's configuration, keys and known hosts; it carries the agent's stdin and stdout.
-The agent must be installed on that host.
+Owns what the hosts of a run share: connections, a bound on handshakes at once, the agent's copies.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
+import asyncio
+from collections.abc import Mapping
 
-from leadline.agents.launch import AGENT_NAME, LOG_VARIABLE, Launch, agent_binary
-from leadline.errors import MissingBinary
-from leadline.plan.hosts import HostAddress
+from leadline.agents.deployment import Deployment
+from leadline.agents.launch import Launch, agent_binary
+from leadline.agents.launchers.model import Launcher
+from leadline.agents.launchers.processes import Exec
+from leadline.agents.launchers.ssh import SshConnections
+from leadline.errors import each_failure
+from leadline.plan.host_address import HostAddress
+
+MAX_HANDSHAKES = 8
+"""Connections that are opened at once: sshd refuses some of more than ten that are not authenticated (sshd_config(5),
+MaxStartups), of one jump host for instance."""
 
 
-def launch_on(address: HostAddress) -> Launch:
-    """The command that starts an agent at this address.
+class ReachedHosts:
+    """The hosts of a run. Always close it with `aclose`."""
 
-    Raises:
-        MissingBinary: the agent (on this machine) or `ssh` (for another host) is not installed here.
-    """
-    if address.local:
-        return Launch((str(agent_binary()),))
-    if shutil.which("ssh") is None:
-        raise MissingBinary("ssh", hint=f"install an SSH client to reach {address.host}, or use `local`")
-    # BatchMode: without it, a password prompt would wait forever behind the progress display.
-    port = () if address.port is None else ("-p", str(address.port))
-    destination = f"{address.user}@{address.host}" if address.user else address.host
-    # Variables do not pass through SSH; its command is a line for the shell there.
-    filter_ = os.environ.get(LOG_VARIABLE)
-    log = ("--log", shlex.quote(filter_)) if filter_ else ()
-    return Launch(("ssh", "-o", "BatchMode=yes", *port, "--", destination, AGENT_NAME, *log), is_remote=True)
+    def __init__(self) -> None:
+        self._ssh = SshConnections()
+        self._deployment = Deployment()
+        self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
+        self._launchers: dict[HostAddress, Launcher] = {}
+
+    async def launches(self, hosts: Mapping[str, HostAddress]) -> dict[str, Launch]:
+        """The launch of each host's agent, by the host's name; copies the agent to those that lack it.
+
+        Raises:
+            MissingBinary: the agent (on this machine) or `ssh` (for another host) is not installed here.
+            AgentLost: a host is out of reach, or takes no agent; the first one of several.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {name: group.create_task(self._launch(name, address)) for name, address in hosts.items()}
+        except BaseExceptionGroup as failures:
+            raise next(each_failure(failures)) from failures
+        return {name: task.result() for name, task in tasks.items()}
+
+    async def aclose(self) -> None:
+        """End the connections. May be called again."""
+        await self._ssh.aclose()
+        self._launchers = {}
+
+    async def _launch(self, name: str, address: HostAddress) -> Launch:
+        if address.is_local:
+            return Launch((str(agent_binary()),))
+        async with self._handshakes:
+            return await self._deployment.launch(name, self._launcher(address))
+
+    def _launcher(self, address: HostAddress) -> Launcher:
+        known = self._launchers.get(address)
+        if known is None:
+            if address.scheme == "exec":
+                known = Exec(address.command)
+            else:
+                known = self._ssh.reach(address.host, address.user, address.port)
+            self._launchers[address] = known
+        return known

@@ -7,8 +7,13 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from leadline.agents.launchers.processes import HERE
 from leadline.errors import MissingBinary
+
+if TYPE_CHECKING:
+    from leadline.agents.launchers.model import Launcher
 
 AGENT_NAME = "leadline-agent"
 AGENT_VARIABLE = "LEADLINE_AGENT"
@@ -18,14 +23,14 @@ LOG_VARIABLE = "LEADLINE_LOG"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command that starts an agent on a host, and the time limit for its `hello`."""
+    """The command that starts an agent on a host, what carries it there, and the time limit for its `hello`."""
 
     argv: tuple[str, ...]
     """For example ("nsenter", "--net=/x/ns/gateway", "--", ".../leadline-agent")."""
     hello_within_s: float = 20.0
     """An agent sends `hello` at once, but a machine may start a hundred agents, and SSH must connect first."""
-    is_remote: bool = False
-    """Whether a network lies between: the agent is sent heartbeats then, and ends when it hears none."""
+    launcher: Launcher = HERE
+    """Starts the command."""
 
 
 def agent_binary() -> Path:
@@ -37,11 +42,11 @@ def agent_binary() -> Path:
     """
     named = os.environ.get(AGENT_VARIABLE)
     if named:
-        if not _runs(Path(named)):
+        if not is_executable(Path(named)):
             raise MissingBinary(named, hint=f"{AGENT_VARIABLE} must name the {AGENT_NAME} program")
         return Path(named)
     beside = Path(sys.executable).parent / AGENT_NAME
-    if _runs(beside):
+    if is_executable(beside):
         return beside
     in_path = shutil.which(AGENT_NAME)
     if in_path:
@@ -59,9 +64,10 @@ def _built_in_tree() -> Path | None:
         return None
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     patterns = ("release", "debug", "*/release", "*/debug")
-    found = {path for pattern in patterns for path in target.glob(f"{pattern}/{AGENT_NAME}") if _runs(path)}
+    found = {path for pattern in patterns for path in target.glob(f"{pattern}/{AGENT_NAME}") if is_executable(path)}
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _runs(path: Path) -> bool:
+def is_executable(path: Path) -> bool:
+    """Whether the path is a program."""
     return path.is_file() and os.access(path, os.X_OK)

@@ -86,7 +86,7 @@ def command(
 def _wanted(host: str, interval: str, duration: str | None, argv: list[str]) -> Observing:
     from leadline.cli import single_args
     from leadline.plan import units
-    from leadline.plan.hosts import HostAddress
+    from leadline.plan.host_address import HostAddress
     from leadline.trial.observe_host import Observing
 
     try:

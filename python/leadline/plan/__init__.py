@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.plan.base_test import BaseTest
 from leadline.plan.estimate import expected_seconds, needs, trial_seconds
-from leadline.plan.hosts import HostAddress, Hosts, LabSpec, LinkSpec, Topology
+from leadline.plan.host_address import HostAddress
+from leadline.plan.hosts import Hosts, LabSpec, LinkSpec, Topology
 from leadline.plan.limits import Limits
 from leadline.plan.model import Case, Plan, Trial
 from leadline.plan.need import Need

@@ -111,7 +111,7 @@ class PointSpec(PlanModel):
     @property
     def client_count(self) -> int:
         """The number of client hosts; a fleet is on one."""
-        given = len(self.hosts.clients) if self.hosts else 1
+        given = len(self.hosts.client_addresses) if self.hosts else 1
         return self.clients if isinstance(self.clients, int) else given
 
     @property
@@ -135,9 +135,9 @@ class PointSpec(PlanModel):
             )
         if self.hosts is not None:
             yield from self.hosts.validation_errors(self.topology)
-            if self.client_count > len(self.hosts.clients):
+            if self.client_count > len(self.hosts.client_addresses):
                 yield validation_error(
-                    f"{self.client_count} clients, but hosts has {len(self.hosts.clients)}",
+                    f"{self.client_count} clients, but hosts has {len(self.hosts.client_addresses)}",
                     at=("clients",),
                     hint="give more of them in hosts.clients",
                 )

@@ -46,8 +46,12 @@ def _needs_of(case: Case) -> list[Need]:
     found = [Need("program", "leadline-agent", "generates the load and watches every host")]
     if case.hosts is None:
         found.append(Need("privilege", "root or user namespaces", "the lab's hosts are network namespaces"))
-    elif any(not host.local for host in case.hosts.named(case.topology).values()):
-        found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
+    else:
+        addresses = case.hosts.named(case.topology).values()
+        if any(host.scheme == "ssh" for host in addresses):
+            found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
+        carriers = dict.fromkeys(host.command[0] for host in addresses if host.scheme == "exec")
+        found += [Need("program", program, "a host's exec: command starts its agent") for program in carriers]
     found += system_of(case.sut).needs(case.sut, fleet=case.fleet is not None)
     if case.profile:
         found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
@@ -60,8 +64,8 @@ def _runs_here(tool: str, case: Case) -> bool:
     """Whether a second tool runs on this machine: on one of the clients, or as a server of its own."""
     if case.hosts is None:
         return True
-    server = (case.hosts.server,) if tool in _TOOLS_WITH_SERVER else ()
-    return any(host.at.local for host in (*case.hosts.clients[: case.clients], *server))
+    server = (case.hosts.server.at,) if tool in _TOOLS_WITH_SERVER else ()
+    return any(host.is_local for host in (*case.hosts.client_addresses[: case.clients], *server))
 
 
 def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address
+from itertools import count
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -25,6 +26,7 @@ from leadline.plan.field_types import (
     validation_error,
     within,
 )
+from leadline.plan.host_address import HostAddress
 from leadline.quantities import rounded_share
 
 Topology = Literal["remote-access", "site-to-site"]
@@ -127,44 +129,20 @@ class LabSpec(PlanModel):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class HostAddress:
-    """Where an agent is started: on this machine (`local`) or over SSH. None as user or port means SSH's own
-    default."""
-
-    local: bool
-    host: str = "localhost"
-    user: str | None = None
-    port: int | None = None
-    addresses: tuple[str, ...] = ()
-    """Its IP addresses on the measured network, at most one per version; empty if unknown."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse `local` or `ssh://[user@]host[:port]`, with an IPv6 host in brackets. Raises ValueError with a
-        message for the user."""
-        if text == "local":
-            return cls(local=True)
-        match = _SSH.fullmatch(text)
-        if match is None:
-            secret = text.startswith("ssh://") and ":" in text.removeprefix("ssh://").partition("@")[0] and "@" in text
-            advice = "a password must not be in a plan; use a key or an SSH agent" if secret else _FORMS
-            raise ValueError(f"{'the address' if secret else repr(text)} is not a host; {advice}")
-        user, bracketed, name, port = match.groups()
-        if port is not None and not 1 <= int(port) <= 65535:
-            raise ValueError(f"{text!r} has an invalid port; write 1 to 65535")
-        return cls(local=False, host=bracketed or name, user=user, port=int(port) if port else None)
-
-
 def _checked(text: str) -> str:
     HostAddress.parse(text)
     return text
 
 
-def _with_scheme(value: Any) -> Any:
-    """Add the scheme, which the value of the key `ssh` may omit."""
-    plain = isinstance(value, str) and value != "local" and "://" not in value
-    return f"ssh://{value}" if plain else value
+def _prefixed(scheme: str) -> BeforeValidator:
+    """Adds the scheme, which the value of the key with its name may omit."""
+
+    def add(value: Any) -> Any:
+        if not isinstance(value, str) or value == "local" or re.match(r"\w+://|exec:", value):
+            return value
+        return f"{scheme}{value}"
+
+    return BeforeValidator(add)
 
 
 def _addresses(value: Any) -> Any:
@@ -187,22 +165,19 @@ def _version(text: str) -> int:
     return address.version
 
 
-_SSH = re.compile(
-    r"ssh://(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([A-Za-z0-9_][\w.-]*))(?::(\d{1,5}))?/?"
-)
-_FORMS = "write ssh://[user@]host[:port], or local"
+_ANY_TEXT = WithJsonSchema({"type": "string", "pattern": r"\S"})
+_WHERE = ("ssh", "exec", "ray")
 
 
 class GivenHost(PlanModel):
     """An existing host: how to start an agent there, and its address on the measured network."""
 
-    ssh: Annotated[
-        str,
-        BeforeValidator(_with_scheme),
-        AfterValidator(_checked),
-        WithJsonSchema({"type": "string", "pattern": r"^\S+$"}),
-    ]
+    ssh: Annotated[str, _prefixed("ssh://"), AfterValidator(_checked), _ANY_TEXT] | None = None
     """[user@]host[:port] of its SSH server, with or without `ssh://`; `local` is this machine."""
+    exec: Annotated[str, _prefixed("exec:"), AfterValidator(_checked), _ANY_TEXT] | None = None
+    """The command that carries the agent's streams, to which its command is appended: `docker exec -i NAME`."""
+    ray: Annotated[str, _prefixed("ray://"), AfterValidator(_checked), _ANY_TEXT] | None = None
+    """[HEAD:PORT][?hosts=N]: one or N nodes of a Ray cluster."""
     addresses: Annotated[
         tuple[str, ...],
         BeforeValidator(_addresses),
@@ -213,12 +188,24 @@ class GivenHost(PlanModel):
     @property
     def at(self) -> HostAddress:
         """Where its agent is started, and its addresses."""
-        return replace(HostAddress.parse(self.ssh), addresses=self.addresses)
+        return replace(HostAddress.parse(self.ssh or self.exec or self.ray or "local"), addresses=self.addresses)
+
+    @rule
+    def _is_somewhere(self) -> Iterator[PydanticCustomError]:
+        given = [key for key in _WHERE if getattr(self, key) is not None]
+        if len(given) != 1:
+            text = "the host lacks ssh, exec or ray" if not given else f"a host has one of {', '.join(given)}"
+            yield validation_error(text, hint="as in {ssh: gw1, address: 10.0.0.2}")
+        if self.addresses and self.at.hosts > 1:
+            yield validation_error("several nodes have no common address", at=("address",), hint="leave it out")
 
 
 def _host(value: Any) -> Any:
     """A host that is written as text; its address on the measured network is unknown."""
-    return GivenHost(ssh=_checked(value)) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    scheme = HostAddress.parse(value).scheme
+    return {scheme if scheme in _WHERE else "ssh": value}
 
 
 _Host = Annotated[
@@ -227,7 +214,7 @@ _Host = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": r"^(local|ssh://[^\s]+)$"},
+                {"type": "string", "pattern": r"^(local$|ssh://\S|exec:|ray://)"},
                 {
                     "type": "object",
                     "properties": {
@@ -236,6 +223,11 @@ _Host = Annotated[
                             "pattern": r"^\S+$",
                             "description": "[user@]host[:port] of its SSH server; `local` is this machine.",
                         },
+                        "exec": {
+                            "type": "string",
+                            "description": "The command that carries the agent's streams: `docker exec -i NAME`.",
+                        },
+                        "ray": {"type": "string", "description": "[HEAD:PORT][?hosts=N] of a Ray cluster."},
                         "address": {
                             "anyOf": [
                                 {"type": "string"},
@@ -244,13 +236,18 @@ _Host = Annotated[
                             "description": "Its IP address on the measured network, or one address per IP version.",
                         },
                     },
-                    "required": ["ssh"],
+                    "oneOf": [{"required": [key]} for key in _WHERE],
                     "additionalProperties": False,
                 },
             ]
         }
     ),
 ]
+
+
+def _several(value: Any) -> Any:
+    """The client hosts; a text stands for a Ray cluster's nodes."""
+    return [value] if isinstance(value, str) and value.startswith("ray:") else value
 
 
 class Hosts(PlanModel):
@@ -265,16 +262,21 @@ class Hosts(PlanModel):
     """The server's gateway in a site-to-site plan."""
     server: _Host
     """The host that answers the load, at its `address`."""
-    clients: SomeItems[_Host]
+    clients: Annotated[SomeItems[_Host], BeforeValidator(_several)]
     """The hosts that generate the load."""
+
+    @property
+    def client_addresses(self) -> tuple[HostAddress, ...]:
+        """The client hosts; the nodes of a Ray cluster one by one."""
+        return tuple(node for host in self.clients for node in _nodes(host.at))
 
     def named(self, topology: Topology) -> dict[str, HostAddress]:
         """Every host by its name in a lab of this topology."""
         gateways = {"gateway": self.gateway, "gateway-a": self.gateway_a, "gateway-b": self.gateway_b}
         names = GATEWAYS[topology]
-        hosts = {f"client{index}": host for index, host in enumerate(self.clients, 1)}
-        hosts |= {name: host for name, host in gateways.items() if name in names and host is not None}
-        return {name: host.at for name, host in (hosts | {"server": self.server}).items()}
+        hosts = {f"client{index}": host for index, host in enumerate(self.client_addresses, 1)}
+        hosts |= {name: host.at for name, host in gateways.items() if name in names and host is not None}
+        return _numbered(hosts | {"server": self.server.at})
 
     def validation_errors(self, topology: Topology) -> Iterator[PydanticCustomError]:
         """Errors if the gateways are not those of the topology, or if clients cannot reach the server."""
@@ -286,13 +288,26 @@ class Hosts(PlanModel):
         for key in GATEWAYS[topology]:
             if key not in given and not foreign:  # a gateway of the other topology explains the missing one
                 yield validation_error(f"{key!r} is missing", at=("hosts",), hint=_has(topology))
-        elsewhere = next((host.ssh for host in self.clients if not host.at.local), None)
-        if self.server.at.local and not self.server.addresses and elsewhere is not None:
+        elsewhere = next((host.text for host in self.client_addresses if not host.is_local), None)
+        if self.server.at.is_local and not self.server.addresses and elsewhere is not None:
             yield validation_error(
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
                 hint="write server: {ssh: local, address: ADDRESS}",
             )
+
+
+def _nodes(address: HostAddress) -> tuple[HostAddress, ...]:
+    return (replace(address, hosts=1),) * address.hosts
+
+
+def _numbered(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
+    """The hosts, with the nodes of each Ray cluster numbered: no two are one."""
+    numbers: dict[str, Iterator[int]] = {}
+    return {
+        name: replace(host, number=next(numbers.setdefault(host.text, count()))) if host.scheme == "ray" else host
+        for name, host in hosts.items()
+    }
 
 
 GATEWAYS: dict[Topology, tuple[str, ...]] = {"remote-access": ("gateway",), "site-to-site": ("gateway-a", "gateway-b")}

@@ -6,12 +6,14 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from leadline import __version__
+from leadline.agents import ReachedHosts
 from leadline.analysis import analyse
 from leadline.analysis.model import TestResult
 from leadline.dataset import Journal, RunFolder, read_journal
@@ -49,6 +51,12 @@ class Campaign:
 
     async def run(self, folder: RunFolder, interrupt: Interrupt, observers: tuple[Observer, ...]) -> tuple[str, ...]:
         """Run every trial in order; returns the error that left the journal incomplete, if any."""
+        async with aclosing(ReachedHosts()) as reached:
+            return await self._run(folder, interrupt, observers, reached)
+
+    async def _run(
+        self, folder: RunFolder, interrupt: Interrupt, observers: tuple[Observer, ...], reached: ReachedHosts
+    ) -> tuple[str, ...]:
         trials = schedule(self.cases, self.plan.repeat, self.plan.seed)
         problems: list[str] = []
         status = "done"
@@ -60,7 +68,7 @@ class Campaign:
         with Journal(folder.journal_path) as journal:
             event_log = EventLog(journal, observers, tell_failure)
             event_log.notify(RunBegan(len(trials), expected_seconds(trials)))
-            context = RunContext(event_log, interrupt, folder.logs_path, self.plan.observe_period_ms)
+            context = RunContext(event_log, interrupt, folder.logs_path, self.plan.observe_period_ms, reached)
             try:
                 event_log.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 rounds, began_s = Rounds(self.plan, self.cases), time.monotonic()

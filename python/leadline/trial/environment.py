@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from leadline.agents import Agent, ClockComparison, Event, Launch, agent_binary, launch_on
+from leadline.agents import Agent, ClockComparison, Event, Launch, ReachedHosts, agent_binary
 from leadline.contract.models import Observation
 from leadline.errors import LeadlineError
 from leadline.lab import cpus
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import Layout
 from leadline.plan import Case
-from leadline.plan.hosts import GATEWAYS, HostAddress
+from leadline.plan.host_address import HostAddress
+from leadline.plan.hosts import GATEWAYS
 from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
 from leadline.trial.links import layout_of, start_emulator
@@ -122,8 +123,9 @@ class Environment:
             await asyncio.to_thread(self.lab.close)
 
 
-async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Environment:
-    """Set up hosts, agents, clocks and the server; leaves nothing behind if it fails. `logs`: see `Agent.start`.
+async def build(case: Case, label: str, event_log: EventLog, logs: Path, reached: ReachedHosts) -> Environment:
+    """Set up hosts, agents, clocks and the server; leaves nothing behind if it fails. `logs`: see `Agent.start`. Given
+    hosts are reached by `reached`, which outlives the trial.
 
     Raises:
         LeadlineError: what could not be set up.
@@ -139,7 +141,7 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path) -> Envi
             env.server_address = _server_addresses(env.lab)
         else:
             env.key = b64encode(secrets.token_bytes(32)).decode()
-            launches = {name: launch_on(address) for name, address in named.items()}
+            launches = await reached.launches(named)
             env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
         await _start_agents(env, launches, event_log, logs)
         await _compare_clocks(env, event_log)
@@ -190,7 +192,7 @@ def _given_addresses(server: HostAddress) -> dict[int, str]:
     clients."""
     if server.addresses:
         return {ip_address(address).version: address for address in server.addresses}
-    if server.local:
+    if server.is_local:
         return {4: "127.0.0.1", 6: "::1"}
     try:
         found = socket.getaddrinfo(server.host, None, type=socket.SOCK_STREAM)

@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.agents import Agent, Event, launch_on
+from leadline.agents import Agent, Event, ReachedHosts
 from leadline.analysis.host_usage import CommandCost, HostUsage, between
 from leadline.contract.models import (
     Capability,
@@ -28,7 +28,7 @@ from leadline.contract.models import (
     ProcessWorkload,
 )
 from leadline.errors import InputError, TaskFailed
-from leadline.plan.hosts import HostAddress
+from leadline.plan.host_address import HostAddress
 from leadline.trial.interrupt import Interrupt, stop_when_asked
 
 _TRIAL, _TASK, _LAST = "observe", "command", "observe/end"
@@ -85,17 +85,19 @@ async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Cal
         elif isinstance(event, OutputLine):
             print(event.line, file=sys.stderr if wanted.quiet else sys.stdout, flush=True)
 
-    name = "this host" if wanted.host.local else wanted.host.host
-    agent = await Agent.start(name, launch_on(wanted.host), sink=on_event)
-    try:
-        soaker = next((one for one in agent.hello.capabilities if one.name == "soaker"), None)
-        observed = Observed(agent.hello.host, soaker, build_profile=agent.hello.build_profile)
-        source = _Source(agent, wanted, samples)
-        await source.order(_TRIAL)
-        await _follow(source, interrupt, on_interval, observed)
-        return observed
-    finally:
-        await agent.close()
+    name = "this host" if wanted.host.is_local else wanted.host.host
+    async with aclosing(ReachedHosts()) as reached:
+        launches = await reached.launches({name: wanted.host})
+        agent = await Agent.start(name, launches[name], sink=on_event)
+        try:
+            soaker = next((one for one in agent.hello.capabilities if one.name == "soaker"), None)
+            observed = Observed(agent.hello.host, soaker, build_profile=agent.hello.build_profile)
+            source = _Source(agent, wanted, samples)
+            await source.order(_TRIAL)
+            await _follow(source, interrupt, on_interval, observed)
+            return observed
+        finally:
+            await agent.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ async def _wait_for_end(wanted: Observing, interrupt: Interrupt, command: asynci
 
 
 async def _run(agent: Agent, wanted: Observing, interrupt: Interrupt) -> CommandCost:
-    if wanted.host.local:
+    if wanted.host.is_local:
         return await _run_here(tuple(wanted.command), interrupt, quiet=wanted.quiet)
     return await _run_there(agent, tuple(wanted.command), interrupt)
 

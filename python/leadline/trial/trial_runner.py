@@ -11,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
+from leadline.agents import ReachedHosts
 from leadline.agents.asyncio_tools import unless
 from leadline.agents.devices import check_devices
 from leadline.analysis.model import TestResult
@@ -54,6 +55,8 @@ class RunContext:
     interrupt: Interrupt
     logs: Path
     observe_period_ms: int
+    reached: ReachedHosts
+    """What reaches given hosts, over all trials."""
     entries: list[dict[str, Any]] | None = None
     """The trial's entries so far, if one of its tests is a search, whose loads are analysed one by one."""
 
@@ -106,7 +109,7 @@ async def _stages(trial: Trial, context: RunContext) -> None:
     if trial.case.hosts is None:
         check_devices(needs([trial.case]))
     async with _phase(event_log, label, "build"):
-        built = environment.build(trial.case, label, event_log, context.logs)
+        built = environment.build(trial.case, label, event_log, context.logs, context.reached)
         env = await unless(built, _stop_requested(context.interrupt))
     # Closing twice does nothing: this close is for a journal that cannot store the phase's beginning.
     async with aclosing(env):

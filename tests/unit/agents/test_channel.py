@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadline.agents.channel import Channel
+from leadline.agents.launch import Launch
 
 EVENT = '2026-11-23T00:00:00.000000Z  INFO leadline_agent::control: agent started version="0.1.0"'
 COMPLAINT = "leadline-agent: warning: cold"
@@ -17,7 +18,7 @@ async def run(*lines: str, log: Path | None) -> str:
     """The reason that a child would be reported with that writes these lines to its stderr."""
     text = "".join(f"{line}\n" for line in lines)
     program = f"import sys; sys.stderr.write({text!r})"
-    channel = await Channel.open((sys.executable, "-I", "-c", program), log)
+    channel = await Channel.open(Launch((sys.executable, "-I", "-c", program)), log)
     assert await channel.ending() == "its process exited with 0"
     return channel.with_last_words("gone")
 

@@ -10,8 +10,8 @@ import pytest
 
 from leadline.agents import Agent, Launch, channel
 from leadline.agents import agent as agent_module
-from leadline.agents.hosts import launch_on
-from leadline.plan.hosts import HostAddress
+from leadline.agents.launchers.processes import HERE, Exec, Here
+from leadline.agents.launchers.ssh import SshHost
 
 SCRIPT = Path(__file__).with_name("scripted_agent.py")
 HEARTBEAT = b'{"type":"heartbeat"}'
@@ -32,7 +32,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.mark.parametrize("is_remote", [True, False])
 async def test_only_remote_agents_get_heartbeats(sent: list[bytes], is_remote: bool) -> None:
-    launch = Launch((sys.executable, "-I", str(SCRIPT), "obedient"), 60.0, is_remote=is_remote)
+    launch = Launch((sys.executable, "-I", str(SCRIPT), "obedient"), 60.0, Here(is_remote))
     agent = await Agent.start("gateway", launch, sink=lambda *_: None)
     for _ in range(100):
         await asyncio.sleep(0)
@@ -44,8 +44,7 @@ async def test_only_remote_agents_get_heartbeats(sent: list[bytes], is_remote: b
     assert sent == [], "it is closed"
 
 
-def test_ssh_is_remote_and_this_machine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/ssh")
-    monkeypatch.setattr("leadline.agents.hosts.agent_binary", lambda: Path("/usr/bin/leadline-agent"))
-    assert launch_on(HostAddress.parse("ssh://gateway")).is_remote
-    assert not launch_on(HostAddress.parse("local")).is_remote
+def test_other_hosts_are_remote_and_this_machine_is_not() -> None:
+    assert SshHost("gateway", ()).is_remote
+    assert Exec(("nsenter",)).is_remote
+    assert not HERE.is_remote

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from leadline.agents import agent_binary, launch_on
+from leadline.agents import ReachedHosts, agent_binary
+from leadline.agents.launchers.ssh import SshConnections
 from leadline.errors import MissingBinary
-from leadline.plan.hosts import HostAddress
+from leadline.plan.host_address import HostAddress
 
 
 def program(path: Path) -> Path:
@@ -53,37 +55,38 @@ def test_the_newest_build_of_the_tree_is_the_last_resort(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("text", "argv"),
+    ("text", "destination", "port"),
     [
-        ("ssh://gw1", ("ssh", "-o", "BatchMode=yes", "--", "gw1", "leadline-agent")),
-        ("ssh://bob@gw1:2222", ("ssh", "-o", "BatchMode=yes", "-p", "2222", "--", "bob@gw1", "leadline-agent")),
-        ("ssh://root@[fd00::1]", ("ssh", "-o", "BatchMode=yes", "--", "root@fd00::1", "leadline-agent")),
+        ("ssh://gw1", "gw1", []),
+        ("ssh://bob@gw1:2222", "bob@gw1", ["-p", "2222"]),
+        ("ssh://root@[fd00::1]", "root@fd00::1", []),
     ],
 )
-def test_another_host_is_reached_by_ssh(
-    text: str, argv: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_another_host_is_reached_by_ssh(
+    text: str, destination: str, port: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(tmp_path / "ssh")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("LEADLINE_LOG", raising=False)
-    assert launch_on(HostAddress.parse(text)).argv == argv
-
-
-def test_the_filter_of_the_log_is_passed_on_by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path / "ssh")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("LEADLINE_LOG", "warn, serve=info")
-    argv = launch_on(HostAddress.parse("ssh://gw1")).argv
-    assert argv[-3:] == ("leadline-agent", "--log", "'warn, serve=info'"), "quoted for the shell there"
+    ssh = program(tmp_path / "ssh")
+    ssh.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    connections, address = SshConnections(), HostAddress.parse(text)
+    process = await connections.reach(address.host, address.user, address.port).run(("agent", "two words"))
+    words = (await process.stdout.read()).decode().split("\n")[:-1] if process.stdout else []
+    await process.wait()
+    await connections.aclose()
+    assert "BatchMode=yes" in words
+    end = words.index("--")
+    assert words[end - len(port) : end] == port
+    assert words[end + 1 :] == [destination, "agent 'two words'"], "quoted for the shell there"
 
 
 def test_without_ssh_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingBinary, match="ssh is not installed"):
-        launch_on(HostAddress.parse("ssh://gw1"))
+        SshConnections().reach("gw1", None, None)
 
 
-def test_this_machine_needs_only_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_this_machine_needs_only_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = program(tmp_path / "agent")
     monkeypatch.setenv("LEADLINE_AGENT", str(named))
-    assert launch_on(HostAddress.parse("local")).argv == (str(named),)
+    launches = await ReachedHosts().launches({"client1": HostAddress.parse("local")})
+    assert launches["client1"].argv == (str(named),)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from leadline.agents.channel import Channel
-from leadline.agents.process_end import how_ended
+from leadline.agents.launch import Launch
+from leadline.agents.launchers.processes import HERE, Exec
+from leadline.agents.launchers.ssh import SshHost, describe_ssh_end
 
 RESET = "client_loop: send disconnect: Broken pipe"
 
@@ -31,23 +32,20 @@ RESET = "client_loop: send disconnect: Broken pipe"
     ],
 )
 def test_status_is_explained(status: int, is_ssh: bool, words: list[str], said: str) -> None:
-    assert said in how_ended(status, is_ssh=is_ssh, words=words)
-
-
-async def test_program_called_ssh_is_one(tmp_path: Path) -> None:
-    program = tmp_path / "ssh"
-    program.write_text(f"#!/bin/sh\necho '{RESET}' >&2; echo cold >&2; exit 255\n")
-    program.chmod(0o755)
-    channel = await Channel.open((str(program),))
-    ended = channel.with_last_words(await channel.ending())
-    assert ended == f"its ssh connection ended: {RESET}; its last stderr lines: cold"
+    assert said in (describe_ssh_end(status, words) if is_ssh else HERE.describe_end(status, words))
 
 
 async def test_refused_connection_of_the_real_client_is_quoted() -> None:
     if shutil.which("ssh") is None:
         pytest.skip("there is no ssh client here")
-    argv = ("ssh", "-F", "none", "-o", "BatchMode=yes", "-p", "1", "--", "tester@127.0.0.9", "true")
-    channel = await Channel.open(argv)
+    host = SshHost("tester@127.0.0.9", ("-F", "none", "-o", "BatchMode=yes", "-p", "1"))
+    channel = await Channel.open(Launch(("true",), launcher=host))
     ended = channel.with_last_words(await channel.ending())
     assert ended.startswith("its ssh connection ended: ssh: connect to host 127.0.0.9 port 1: ")
     assert "last stderr lines" not in ended
+
+
+def test_status_of_a_carrier_is_its_own() -> None:
+    pod = Exec(("kubectl", "exec", "-i", "lead 7", "--"))
+    assert pod.describe_end(137, []) == "`kubectl exec -i 'lead 7' --` ended with 137"
+    assert pod.describe_end(-9, []) == "`kubectl exec -i 'lead 7' --` was ended by SIGKILL"

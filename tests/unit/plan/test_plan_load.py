@@ -81,7 +81,7 @@ def test_given_hosts_replace_the_lab(load: Load) -> None:
     named = case.hosts.named("remote-access")
     assert list(named) == ["client1", "client2", "gateway", "server"]
     assert (named["gateway"].user, named["gateway"].host, named["gateway"].port) == ("root", "gw", 2222)
-    assert (named["server"].host, named["client1"].local) == ("fd00::1", True)
+    assert (named["server"].host, named["client1"].is_local) == ("fd00::1", True)
 
 
 def test_a_host_has_an_address_of_its_own_on_the_measured_network(load: Load) -> None:
@@ -96,7 +96,7 @@ def test_a_host_has_an_address_of_its_own_on_the_measured_network(load: Load) ->
         2222,
         ("10.82.0.2", "fd00::2"),
     )
-    assert (named["client1"].local, named["client1"].addresses) == (True, ("fd00::1",))
+    assert (named["client1"].is_local, named["client1"].addresses) == (True, ("fd00::1",))
 
 
 def test_a_local_server_with_an_address_is_reached_from_elsewhere(load: Load) -> None:
@@ -318,7 +318,8 @@ MISTAKES = [
     ),
     (
         SMALL + "hosts: {gateway: gw, server: local, clients: [local]}",
-        "plan.yaml:6: hosts.gateway: 'gw' is not a host; write ssh://[user@]host[:port], or local",
+        "plan.yaml:6: hosts.gateway: 'gw' is not a host; write ssh://[user@]host[:port], exec:COMMAND, "
+        "ray://[HEAD:PORT]?hosts=N, or local",
     ),
     (
         SMALL + "hosts: {gateway: 'ssh://me:word@gw', server: local, clients: [local]}",
@@ -400,7 +401,7 @@ MISTAKES = [
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {address: 10.0.0.1}, clients: [local]}",
-        "plan.yaml:6: hosts.server: 'ssh' is missing",
+        "plan.yaml:6: hosts.server: the host lacks ssh, exec or ray; as in {ssh: gw1, address: 10.0.0.2}",
     ),
     (
         GIVEN + "hosts: {gateway: local, server: local, clients: ['ssh://c1']}",

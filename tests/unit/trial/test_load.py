@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from leadline.agents import Agent, Event, launch_on
+from leadline.agents import Agent, Event, Launch, agent_binary
 from leadline.contract.models import Prepared, RrWorkload, ServeWorkload, Target
 from leadline.errors import TaskFailed
-from leadline.plan.hosts import HostAddress
 from leadline.trial import load
 from leadline.trial.event_log import EntryList, EventLog
 from leadline.trial.interrupt import Interrupt
@@ -43,7 +42,7 @@ async def test_load_stopped_before_its_start_fails_unless_the_end_was_asked(is_a
     entries: list[dict[str, Any]] = []
     event_log, interrupt = EventLog(EntryList(entries)), Interrupt()
     stops: list[asyncio.Task[None]] = []
-    launch = launch_on(HostAddress.parse("local"))
+    launch = Launch((str(agent_binary()),))
     first = await Agent.start("first", launch, sink=event_log.on_event)
     late = await Agent.start("late", launch, sink=event_log.on_event)
     agents = {"first": first, "late": late}
