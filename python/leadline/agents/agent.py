@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from leadline import __version__
 from leadline.agents.channel import GRACE_S, Channel
 from leadline.agents.clocks import ClockComparison, Exchange, compare
-from leadline.agents.launch import Launch
+from leadline.agents.launch import Launch, named
 from leadline.agents.messages import (
     PROTOCOL_VERSION,
     Command,
@@ -84,9 +84,13 @@ class Agent:
     hello: Hello
     lost: AgentLost | None
 
-    def __init__(self, name: str, channel: Channel, sink: Sink, kept: Collection[str] = ()) -> None:
-        """Masks secrets in the agent's lines, except those of the names `kept`."""
+    def __init__(
+        self, name: str, channel: Channel, sink: Sink, kept: Collection[str] = (), place: str | None = None
+    ) -> None:
+        """Masks secrets in the agent's lines, except those of the names `kept`. `place` is what people call the host
+        beside its role."""
         self.name = name
+        self._shown = named(name, place)
         self._kept = kept
         self.lost = None
         self._channel = channel
@@ -121,8 +125,10 @@ class Agent:
         except (FileNotFoundError, PermissionError) as error:
             raise MissingBinary(error.filename or launch.argv[0], hint=f"it starts the agent on {name}") from error
         except OSError as error:
-            raise AgentLost(name, f"{error.filename or launch.argv[0]} cannot be started: {error.strerror}") from error
-        agent = cls(name, channel, sink, kept)
+            raise AgentLost(
+                named(name, launch.place), f"{error.filename or launch.argv[0]} cannot be started: {error.strerror}"
+            ) from error
+        agent = cls(name, channel, sink, kept, launch.place)
         if launch.launcher.is_remote:
             agent._heart = asyncio.create_task(agent._send_heartbeats(), name=f"{name} heartbeats to it")
         try:
@@ -284,10 +290,10 @@ class Agent:
                 self.hello = await self._greeting
         except TimeoutError:
             reason = self._channel.with_last_words(f"it sent no hello within {within_s:g} s")
-            raise AgentLost(self.name, reason) from None
+            raise AgentLost(self._shown, reason) from None
         if self.hello.protocol != PROTOCOL_VERSION:
             raise AgentLost(
-                self.name,
+                self._shown,
                 f"agent {self.hello.agent_version} speaks protocol {self.hello.protocol}, {_SAME_VERSION}",
             )
 
@@ -299,7 +305,7 @@ class Agent:
             # The reader knows the cause: it has the exit status and the last lines of stderr.
             await asyncio.wait({self._reader}, timeout=GRACE_S)
             self._raise_if_over()
-            raise AgentLost(self.name, self._channel.with_last_words("its stdin is closed")) from None
+            raise AgentLost(self._shown, self._channel.with_last_words("its stdin is closed")) from None
 
     async def _ask(
         self, expected: type[Reply], command: Inspect | Clock | MeasureWakeUp, timeout_s: float
@@ -314,7 +320,7 @@ class Agent:
                 return await answer
         except TimeoutError:
             reason = self._channel.with_last_words(f"it left `{command.type}` unanswered for {timeout_s:g} s")
-            raise AgentLost(self.name, reason) from None
+            raise AgentLost(self._shown, reason) from None
         finally:
             del self._answers[key]
 
@@ -341,7 +347,7 @@ class Agent:
         if self._failure is not None:
             raise self._failure
         if self._closing and self._channel.ended:
-            raise AgentLost(self.name, "it was closed")
+            raise AgentLost(self._shown, "it was closed")
 
     # # --- receiving ---
 
@@ -432,7 +438,7 @@ class Agent:
     # # --- the end ---
 
     def _lose(self, reason: str) -> None:
-        self._fail(AgentLost(self.name, self._channel.with_last_words(reason)))
+        self._fail(AgentLost(self._shown, self._channel.with_last_words(reason)))
         self._channel.kill()
 
     def _fail(self, failure: Exception) -> None:

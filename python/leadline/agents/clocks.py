@@ -47,6 +47,7 @@ class ClockComparison:
     bound_ns: int
     exchanges: int
     longest_round_trip_ns: int
+    shortest_round_trip_ns: int
     same_clock: bool
     """Both read one kernel's clock, so that offset and bound are exactly 0."""
     steady: bool
@@ -74,8 +75,8 @@ def compare(host: str, exchanges: Sequence[Exchange], *, same_boot: bool) -> Clo
     same_clock = same_boot and steady and low <= 0 <= high
     offset = 0 if same_clock else (low + high) // 2
     bound = 0 if same_clock else max(high - offset, offset - low)
-    longest = max(exchange.round_trip_ns for exchange in exchanges)
-    return ClockComparison(host, offset, bound, len(exchanges), longest, same_clock, steady)
+    trips = [exchange.round_trip_ns for exchange in exchanges]
+    return ClockComparison(host, offset, bound, len(exchanges), max(trips), min(trips), same_clock, steady)
 
 
 def start_instant(

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from leadline.agents.launch import AGENT_NAME, LOG_VARIABLE, Launch, agent_binary, is_executable
+from leadline.agents.launch import AGENT_NAME, LOG_VARIABLE, Launch, agent_binary, is_executable, named
 from leadline.agents.launchers.model import Launcher, Process
 from leadline.agents.launchers.processes import STREAM_BYTES
 from leadline.errors import AgentLost
@@ -91,12 +91,13 @@ class Deployment:
         self._agents = agents
         self._locks: dict[Launcher, asyncio.Lock] = {}
 
-    async def launch(self, name: str, launcher: Launcher) -> Launch:
-        """The launch of an agent on a host that has it, or has it now.
+    async def launch(self, role: str, launcher: Launcher, place: str | None = None) -> Launch:
+        """The launch of an agent on a host that has it, or has it now; `place` is what people call the host.
 
         Raises:
             AgentLost: the host is out of reach, there is no agent for its architecture, or it has no room for one.
         """
+        name = named(role, place)
         agents = dict(self._agents or agents_by_architecture())
         hashes = {machine: _hash_of(path, path.stat().st_mtime_ns) for machine, path in agents.items()}
         # Agents of one host start side by side.
@@ -113,7 +114,7 @@ class Deployment:
                 raise AgentLost(name, f"it has no sha256sum, by which a copy of the agent is verified ({word} {rest})")
         filter_ = os.environ.get(LOG_VARIABLE)
         # Variables do not pass to other hosts.
-        return Launch((rest, *(("--log", filter_) if filter_ else ())), launcher=launcher)
+        return Launch((rest, *(("--log", filter_) if filter_ else ())), launcher=launcher, place=place)
 
 
 async def _find(name: str, launcher: Launcher, hashes: Mapping[str, str]) -> str:

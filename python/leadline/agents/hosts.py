@@ -53,7 +53,8 @@ class ReachedHosts:
         if address.is_local:
             return Launch((str(agent_binary()),))
         async with self._handshakes:
-            return await self._deployment.launch(name, self._launcher(address))
+            place = address.name or address.text
+            return await self._deployment.launch(name, self._launcher(address), place)
 
     def _launcher(self, address: HostAddress) -> Launcher:
         known = self._launchers.get(address)
@@ -61,6 +62,6 @@ class ReachedHosts:
             if address.scheme == "exec":
                 known = Exec(address.command)
             else:
-                known = self._ssh.reach(address.host, address.user, address.port)
+                known = self._ssh.reach(address.host, address.user, address.port, address.config)
             self._launchers[address] = known
         return known

@@ -31,6 +31,13 @@ class Launch:
     """An agent sends `hello` at once, but a machine may start a hundred agents, and SSH must connect first."""
     launcher: Launcher = HERE
     """Starts the command."""
+    place: str | None = None
+    """What people call the host, beside its role; None if the role says it all."""
+
+
+def named(role: str, place: str | None) -> str:
+    """A host in messages: by its role in the trial, and by what people call it."""
+    return role if place in (None, role) else f"{role} ({place})"
 
 
 def agent_binary() -> Path:

@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from leadline.cli.host_checks import Check
 
 NAME = "doctor"
-EXAMPLE = "Example: leadline doctor --json"
+EXAMPLE = "Example: leadline doctor\n\n    leadline doctor --hosts local"
 
 
-def command(json: o.Json = False) -> int:
-    """Show what works on this host, and how to fix the rest."""
+def command(hosts: o.DoctorHosts = None, json: o.Json = False) -> int:
+    """Show what works on this host or others, and how to fix the rest.
+
+    Exit code: 0 asked, 1 a host cannot be reached, 2 invalid input.
+    """
     import asyncio
+
+    if hosts is not None:
+        return _show_hosts(hosts, json)
 
     from leadline.cli import host_checks
 
@@ -32,6 +38,21 @@ def command(json: o.Json = False) -> int:
     else:
         print_all([table(checks)])
     return 0
+
+
+def _show_hosts(text: str, json: bool) -> int:
+    """Print what each host can do; returns the exit code."""
+    import asyncio
+
+    from leadline.agents.inventory import read_inventory
+    from leadline.cli import host_table
+
+    states = asyncio.run(host_table.ask_hosts(read_inventory(text)))
+    if json:
+        print_json(host_table.document(states))
+    else:
+        print_all(host_table.tables(states))
+    return 0 if all(state.reachable for state in states) else 1
 
 
 def table(checks: list[Check]) -> RenderableType:

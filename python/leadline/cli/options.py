@@ -32,6 +32,23 @@ Overrides = Annotated[
         "--set", help="Change a key of the plan, as in axes.clients=[5,20]; may be repeated.", metavar="KEY=VALUE"
     ),
 ]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        help="Run on these hosts: an inventory (YAML, Ansible's, pods, an ssh_config), ray://..., or addresses. "
+        "Default: the plan's.",
+        metavar="FILE|ADDRESSES",
+    ),
+]
+DoctorHosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts",
+        help="Ask these hosts: an inventory (YAML, Ansible's, pods, an ssh_config), ray://..., or addresses.",
+        metavar="FILE|ADDRESSES",
+    ),
+]
 Profile = Annotated[
     Path | None,
     typer.Option("--profile", help="Sample call stacks with perf and draw a flame graph (SVG).", metavar="FILE"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leadline.cli import options as o
+from leadline.cli.hosts_option import hosts_of
 from leadline.cli.output import print_all, print_json
 from leadline.errors import InputError
 
@@ -28,6 +29,7 @@ def command(
     ] = None,
     only: o.Only = None,
     overrides: o.Overrides = None,
+    hosts: o.Hosts = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of plans.")] = False,
     example: Annotated[
         bool, typer.Option("--example", help="Print the example that PLAN names; without PLAN, list the examples.")
@@ -45,7 +47,7 @@ def command(
         return 0
     if file is None:
         raise InputError("the plan is missing", hint="name its file, or give --example or --schema")
-    plan = load_plan(file, overrides or [])
+    plan = load_plan(file, overrides or [], hosts=hosts_of(hosts))
     show(describe(plan, select(list(plan.cases), only or [])), json)
     return 0
 

@@ -11,6 +11,7 @@ import typer
 
 from leadline.cli import options as o
 from leadline.cli import plan as plan_command
+from leadline.cli.hosts_option import hosts_of
 from leadline.cli.output import check_folder, print_run, run_code
 from leadline.errors import MissingBinary
 
@@ -26,6 +27,7 @@ def command(
     only: o.Only = None,
     overrides: o.Overrides = None,
     target: o.RunTargets = None,
+    hosts: o.Hosts = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the run would do, but do not run it.")] = False,
     out: Annotated[
         Path, typer.Option("--out", help="Folder in which the run's folder is created.", metavar="DIR")
@@ -42,7 +44,7 @@ def command(
     """
     from leadline.plan import describe, load_plan, select
 
-    plan = load_plan(file, overrides or [], target or [])
+    plan = load_plan(file, overrides or [], target or [], hosts_of(hosts))
     cases = select(list(plan.cases), only or [])
     if dry_run:
         plan_command.show(describe(plan, cases), json)

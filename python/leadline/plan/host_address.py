@@ -28,6 +28,10 @@ class HostAddress:
     """Of `ray`: the number of nodes."""
     number: int = 0
     """Of `ray`: which of a plan's nodes, from 0."""
+    config: str | None = None
+    """Of `ssh`: the file of ssh_config(5); None for the user's own."""
+    name: str | None = None
+    """What people call it; None for its address."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses on the measured network, at most one per version; empty if unknown."""
 

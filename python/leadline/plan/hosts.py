@@ -172,6 +172,10 @@ _WHERE = ("ssh", "exec", "ray")
 class GivenHost(PlanModel):
     """An existing host: how to start an agent there, and its address on the measured network."""
 
+    name: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
+    """What messages call it beside its role."""
+    ssh_config: str | None = None
+    """The file of ssh_config(5) that `ssh` is an alias of; null: the user's own."""
     ssh: Annotated[str, _prefixed("ssh://"), AfterValidator(_checked), _ANY_TEXT] | None = None
     """[user@]host[:port] of its SSH server, with or without `ssh://`; `local` is this machine."""
     exec: Annotated[str, _prefixed("exec:"), AfterValidator(_checked), _ANY_TEXT] | None = None
@@ -188,7 +192,8 @@ class GivenHost(PlanModel):
     @property
     def at(self) -> HostAddress:
         """Where its agent is started, and its addresses."""
-        return replace(HostAddress.parse(self.ssh or self.exec or self.ray or "local"), addresses=self.addresses)
+        found = HostAddress.parse(self.ssh or self.exec or self.ray or "local")
+        return replace(found, addresses=self.addresses, name=self.name, config=self.ssh_config)
 
     @rule
     def _is_somewhere(self) -> Iterator[PydanticCustomError]:
@@ -227,6 +232,8 @@ _Host = Annotated[
                             "type": "string",
                             "description": "The command that carries the agent's streams: `docker exec -i NAME`.",
                         },
+                        "name": {"type": "string", "description": "What messages call it beside its role."},
+                        "ssh_config": {"type": "string", "description": "The file that `ssh` is an alias of."},
                         "ray": {"type": "string", "description": "[HEAD:PORT][?hosts=N] of a Ray cluster."},
                         "address": {
                             "anyOf": [
@@ -276,7 +283,7 @@ class Hosts(PlanModel):
         names = GATEWAYS[topology]
         hosts = {f"client{index}": host for index, host in enumerate(self.client_addresses, 1)}
         hosts |= {name: host.at for name, host in gateways.items() if name in names and host is not None}
-        return _numbered(hosts | {"server": self.server.at})
+        return numbered_nodes(hosts | {"server": self.server.at})
 
     def validation_errors(self, topology: Topology) -> Iterator[PydanticCustomError]:
         """Errors if the gateways are not those of the topology, or if clients cannot reach the server."""
@@ -301,8 +308,8 @@ def _nodes(address: HostAddress) -> tuple[HostAddress, ...]:
     return (replace(address, hosts=1),) * address.hosts
 
 
-def _numbered(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
-    """The hosts, with the nodes of each Ray cluster numbered: no two are one."""
+def numbered_nodes(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
+    """The hosts, with the nodes of each Ray cluster numbered, so that no two are one."""
     numbers: dict[str, Iterator[int]] = {}
     return {
         name: replace(host, number=next(numbers.setdefault(host.text, count()))) if host.scheme == "ray" else host

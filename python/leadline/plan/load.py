@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,23 +22,38 @@ from leadline.plan.baseline import with_baselines
 from leadline.plan.document import FRAME_KEYS, POINT_KEYS, PlanDocument, PlanFrame, PointSpec, follow_registries
 from leadline.plan.external_inputs import MOST_BYTES, MOST_SCENARIO_BYTES, ExternalReader, PlanText
 from leadline.plan.field_types import validate_input
-from leadline.plan.hosts import LabSpec
+from leadline.plan.hosts import LabSpec, Topology
 from leadline.plan.ladder import CaseLadder, all_rungs, with_ladder_tests, with_plain_routes
 from leadline.plan.matrix import Matrix, labels_of, read_matrix, resolve
 from leadline.plan.model import Case, Plan
 from leadline.plan.overrides import apply_overrides
 from leadline.plan.problems import Problems
 from leadline.plan.regular_files import NotRegular, read_bounded, read_regular
-from leadline.plan.source import Mark, Node, did_you_mean, inherit, name_of, nearest, parse_plan_text, plain
+from leadline.plan.source import (
+    Mark,
+    Node,
+    did_you_mean,
+    inherit,
+    name_of,
+    nearest,
+    parse_plan_text,
+    parse_value,
+    plain,
+)
 from leadline.plan.sut import system_of
 from leadline.plan.targets import Target, read_target
 from leadline.plan.validation_errors import plan_errors
 from leadline.registry import KINDS
 
 
-def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] = ()) -> Plan:
+def load_plan(
+    path: Path,
+    overrides: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    hosts: Callable[[Topology], dict[str, Any]] | None = None,
+) -> Plan:
     """Read a plan and everything that it extends, apply `--set` overrides, and validate it. `targets`, if given,
-    replace the plan's.
+    replace the plan's; so does what `hosts` returns for the plan's topology, in place of `hosts` or `lab`.
 
     Raises:
         PlanError: the first mistake, with file and line or override; it contains all further ones.
@@ -50,6 +65,9 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
     _refuse_scenario(written, path)
     root = _inherited(written, path, (), problems)
     root = _without_nulls(apply_overrides(root, overrides, problems))
+    if hosts is not None:
+        root, written_hosts = _on_hosts(root, hosts)
+        overrides = (*overrides, f"hosts={json.dumps(written_hosts)}")
     if targets:
         given = [Node(target, Mark(f"--target {target!r}", None)) for target in targets]
         root = root.with_entry("targets", Node(list(given), Mark("--target", None)))
@@ -104,6 +122,16 @@ def load_plan(path: Path, overrides: Sequence[str] = (), targets: Sequence[str] 
         limits=frame.limits,
         notes=(*matrix.notes, *unmatched),
     )
+
+
+def _on_hosts(root: Node, hosts: Callable[[Topology], dict[str, Any]]) -> tuple[Node, dict[str, Any]]:
+    """The plan on other hosts than its own, and those hosts as data."""
+    named = root.mapping.get("topology")
+    topology: Topology = "site-to-site" if named is not None and named.value == "site-to-site" else "remote-access"
+    found = hosts(topology)
+    mark = Mark("--hosts", None)
+    rest = Node({key: node for key, node in root.mapping.items() if key != "lab"}, root.mark)
+    return rest.with_entry("hosts", parse_value(json.dumps(found), mark)), found
 
 
 def read_plan_text(path: Path) -> str:

@@ -157,6 +157,18 @@ def parse_value(text: str, mark: Mark) -> Node:
     return value
 
 
+def read_document(text: str, file: str) -> Any:
+    """The plain data of a text in YAML that is no plan.
+
+    Raises:
+        PlanError: the first mistake, with its line.
+    """
+    problems = Problems()
+    tree = _parse(text, Mark(file, 1), problems, fixed=None)
+    problems.raise_any()
+    return None if tree is None else plain(tree)
+
+
 def inherit(base: Node, over: Node) -> Node:
     """`over` merged over `base`: mappings merge, items with names merge by name, all else is replaced.
 

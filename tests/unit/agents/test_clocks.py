@@ -64,7 +64,9 @@ def test_impossible_clock_exchanges_are_refused(exchanges: list[Exchange]) -> No
 
 @given(st.dictionaries(st.sampled_from("abcdef"), OFFSETS, min_size=1), st.integers(min_value=0, max_value=10**18))
 def test_all_hosts_start_at_one_instant(offsets: dict[str, int], now_ns: int) -> None:
-    comparisons = {host: ClockComparison(host, offset, 3, 32, 500_000, False, True) for host, offset in offsets.items()}
+    comparisons = {
+        host: ClockComparison(host, offset, 3, 32, 500_000, 1_000, False, True) for host, offset in offsets.items()
+    }
     instants = start_instant(comparisons, now_ns=now_ns)
     on_our_clock = {instants[host] - offset for host, offset in offsets.items()}
     assert len(on_our_clock) == 1
@@ -72,5 +74,5 @@ def test_all_hosts_start_at_one_instant(offsets: dict[str, int], now_ns: int) ->
 
 
 def test_a_given_lead_is_kept() -> None:
-    comparison = ClockComparison("a", 7, 0, 32, 0, False, True)
+    comparison = ClockComparison("a", 7, 0, 32, 0, 0, False, True)
     assert start_instant({"a": comparison}, now_ns=1000, ahead_ms=2.5) == {"a": 2_501_007}

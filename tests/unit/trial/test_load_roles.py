@@ -67,7 +67,7 @@ class ScriptedAgent:
 
 
 def clock(host: str, offset_ns: int) -> ClockComparison:
-    return ClockComparison(host, offset_ns, 0, 1, 0, same_clock=not offset_ns, steady=True)
+    return ClockComparison(host, offset_ns, 0, 1, 0, 0, same_clock=not offset_ns, steady=True)
 
 
 async def run(

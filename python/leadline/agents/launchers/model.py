@@ -10,7 +10,7 @@ class Output(Protocol):
     """Where bytes are read from, as `asyncio.StreamReader`."""
 
     async def read(self, n: int = -1, /) -> bytes:
-        """At most `n` bytes as soon as there are any; none at the end."""
+        """Wait for bytes, and return at most `n`; none at the end."""
 
 
 class Input(Protocol):

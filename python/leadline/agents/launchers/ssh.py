@@ -61,8 +61,8 @@ class SshConnections:
         self._folder: Path | None = None
         self._hosts: list[SshHost] = []
 
-    def reach(self, host: str, user: str | None, port: int | None) -> SshHost:
-        """The host; nothing is connected yet.
+    def reach(self, host: str, user: str | None, port: int | None, config: str | None = None) -> SshHost:
+        """The host, as the file `config` of ssh_config(5) or the user's own has it; nothing is connected yet.
 
         Raises:
             MissingBinary: there is no `ssh` here.
@@ -83,6 +83,8 @@ class SshConnections:
             "ServerAliveCountMax": "3",
         }
         options = [word for key, value in wanted.items() for word in ("-o", f"{key}={value}")]
+        if config is not None:
+            options += ["-F", config]
         if port is not None:
             options += ["-p", str(port)]
         found = SshHost(f"{user}@{host}" if user else host, tuple(options))
