@@ -23,7 +23,7 @@ from namespaces import own_server, places
 from programs import agent_binary
 from rows import Rounds, Row, not_worse
 
-from leadline.agents.launch import agent_binary as own_agent
+from leadline.agents.binary import agent_binary as own_agent
 
 
 @dataclass(frozen=True, slots=True)

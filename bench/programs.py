@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from leadline.agents.launch import AGENT_NAME, AGENT_VARIABLE
+from leadline.agents.binary import AGENT_NAME, AGENT_VARIABLE
 
 SERVER_CPU, GENERATOR_CPU = 0, 1
 

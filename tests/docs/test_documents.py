@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.agents import launch
+from leadline.agents import binary
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.apart, pytest.mark.takes(20)]
@@ -119,7 +119,7 @@ def workplace(tmp_path: Path, quick_command: Path) -> Path:
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     (programs / "leadline").symlink_to(quick_command)
-    (programs / "leadline-agent").symlink_to(launch.agent_binary())
+    (programs / "leadline-agent").symlink_to(binary.agent_binary())
     (tmp_path / "examples").mkdir()
     for plan in sorted((ROOT / "examples").glob("*.yaml")):
         text = shortened_plan(plan.read_text(encoding="utf-8"))

@@ -27,7 +27,7 @@ import pytest
 from lab_scripts import UNPRIVILEGED_UID, cgroups_of, jail_user
 
 from in_process import leadline
-from leadline.agents import launch
+from leadline.agents import binary
 from waiting import WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,7 +246,7 @@ def unprivileged_sandbox(folder: Path) -> Iterator[CliSandbox]:
             yield sandbox
         return
     scratch = Path(tempfile.mkdtemp(prefix="run-test-"))
-    agent = launch.agent_binary()
+    agent = binary.agent_binary()
     shown = {"python": Path(sys.base_prefix), "tree": ROOT / "python", "venv": Path(sys.prefix), "agent": agent.parent}
     for name in shown:
         (scratch / name).mkdir()

@@ -15,7 +15,7 @@ import pytest
 from busy_machine import limit_by
 
 from in_process import leadline
-from leadline.agents import launch
+from leadline.agents import binary
 
 PROGRAM = [sys.executable, str(Path(__file__).resolve().parent / "own_limited_system.py")]
 PERIOD_US, QUOTA_US = 10_000, 1_000
@@ -87,7 +87,7 @@ def test_a_generator_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path
     with cli.serve() as server:
         where = ("127.0.0.1", "-p", str(server.port))
         for _ in range(runs):
-            done = leadline("tcp", *where, "-d", "1500ms", "--json", variables={launch.AGENT_VARIABLE: str(agent)})
+            done = leadline("tcp", *where, "-d", "1500ms", "--json", variables={binary.AGENT_VARIABLE: str(agent)})
             document = json.loads(done.stdout)
             assert document["limit"]["by"] == "generator", (document["limit"], document["validity"])
             assert document["generator"]["cpu_s"] <= 0.12 * document["generator"]["wall_s"]
@@ -100,7 +100,7 @@ def test_a_server_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, r
     """The client is outside of the group. The quota is less than what a busy machine leaves the server anyway."""
     set_quota(group, 2 * QUOTA_US, 10 * PERIOD_US)
     expected = {"tcp": "answering side", "tcp -R": "generator", "rr": "answering side"}
-    with cli.serve(variables={launch.AGENT_VARIABLE: str(agent_in(group, tmp_path))}) as server:
+    with cli.serve(variables={binary.AGENT_VARIABLE: str(agent_in(group, tmp_path))}) as server:
         for command, by in [*expected.items()] * runs:
             kind, *more = command.split()
             done = leadline(kind, "127.0.0.1", "-p", str(server.port), *more, "-d", "1500ms", "--json")
@@ -112,6 +112,6 @@ def test_a_server_whose_quota_is_used_up_is_named(tmp_path: Path, group: Path, r
 def agent_in(group: Path, folder: Path) -> Path:
     """A program that runs the agent inside the group."""
     agent = folder / "agent"
-    agent.write_text(f'#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {launch.agent_binary()} "$@"\n')
+    agent.write_text(f'#!/bin/sh\necho $$ > {group}/cgroup.procs && exec {binary.agent_binary()} "$@"\n')
     agent.chmod(0o755)
     return agent

@@ -37,7 +37,7 @@ from real_runs import (
     write_plan,
 )
 
-from leadline.agents import launch
+from leadline.agents import binary
 from report_page import packed_cases
 
 pytestmark = [pytest.mark.lab, pytest.mark.apart, pytest.mark.takes(10)]
@@ -168,7 +168,7 @@ def test_after_a_killed_agent_the_other_trials_go_on(sandbox: CliSandbox) -> Non
 
 
 def test_a_port_that_is_taken(sandbox: CliSandbox) -> None:
-    agent = str(launch.agent_binary())
+    agent = str(binary.agent_binary())
     holder = [sys.executable, str(Path(__file__).with_name("port_holder.py"))]
     holder += [agent, ADDRESSES["server"], str(sandbox.folder / "once")]
     script = sandbox.folder / "agent"

@@ -14,7 +14,7 @@ from typing import Any
 import cli_runs as cli
 import pytest
 
-from leadline.agents import launch
+from leadline.agents import binary
 from waiting import WITHIN_S
 
 PROGRAM = str(Path(__file__).with_name("forged_source.py"))
@@ -25,7 +25,7 @@ def outcome(work: dict[str, Any]) -> dict[str, Any]:
     inside = cli.own_network()
     if inside is None or not cli.LEADLINE.exists():
         pytest.skip("no network namespace can be made here, or the leadline command is not installed")
-    agent = launch.agent_binary()
+    agent = binary.agent_binary()
     command = [*inside, sys.executable, PROGRAM, str(agent), json.dumps(work)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr

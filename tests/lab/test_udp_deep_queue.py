@@ -14,7 +14,7 @@ import sys
 import cli_runs as cli
 import pytest
 
-from leadline.agents import launch
+from leadline.agents import binary
 from waiting import WITHIN_S
 
 pytestmark = [
@@ -49,7 +49,7 @@ def test_what_a_deep_queue_holds_at_the_end_is_late_and_not_lost() -> None:
     inside = cli.own_network()
     if inside is None or not cli.LEADLINE.exists():
         pytest.skip("no network namespace can be made here, or the leadline command is not installed")
-    command = [*inside, sys.executable, "-c", PROGRAM, str(launch.agent_binary()), str(cli.LEADLINE), DURATION]
+    command = [*inside, sys.executable, "-c", PROGRAM, str(binary.agent_binary()), str(cli.LEADLINE), DURATION]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     if done.returncode == 77:
         pytest.skip("this kernel has no tbf")

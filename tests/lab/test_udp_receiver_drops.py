@@ -13,7 +13,7 @@ import sys
 import cli_runs as cli
 import pytest
 
-from leadline.agents import launch
+from leadline.agents import binary
 from waiting import WITHIN_S
 
 pytestmark = [pytest.mark.agent, pytest.mark.takes(8)]
@@ -73,7 +73,7 @@ def test_what_the_socket_dropped_is_the_receivers_loss() -> None:
     inside = cli.own_network()
     if inside is None or not cli.LEADLINE.exists():
         pytest.skip("no network namespace can be made here, or the leadline command is not installed")
-    agent = launch.agent_binary()
+    agent = binary.agent_binary()
     command = [*inside, sys.executable, "-c", PROGRAM, str(agent), str(cli.LEADLINE), str(SENT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr

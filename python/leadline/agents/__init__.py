@@ -4,7 +4,7 @@ Owns how an agent is started and supervised (`agent`), the format of its lines (
 reached (`hosts`, by one of `launchers`) and gets the agent (`deployment`), and the comparison of clocks (`clocks`).
 Knows nothing of labs, gateways or plans.
 
-Its modules are imported on first use: to find the agent's program (`launch`), nothing has to know its messages.
+Its modules are imported on first use: to find the agent's program (`binary`), nothing has to know its messages.
 """
 
 from importlib import import_module
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadline.agents.agent import Agent
+    from leadline.agents.binary import agent_binary
     from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
     from leadline.agents.hosts import ReachedHosts
-    from leadline.agents.launch import Launch, agent_binary
+    from leadline.agents.launch import Launch
     from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
 
 __all__ = [
@@ -36,7 +37,8 @@ _MODULES = {
     "agent": ("Agent",),
     "clocks": ("ClockComparison", "Exchange", "compare", "start_instant"),
     "hosts": ("ReachedHosts",),
-    "launch": ("Launch", "agent_binary"),
+    "binary": ("agent_binary",),
+    "launch": ("Launch",),
     "messages": ("PROTOCOL_VERSION", "Command", "Event", "Workload"),
 }
 

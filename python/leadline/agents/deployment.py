@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from leadline.agents.launch import AGENT_NAME, LOG_VARIABLE, Launch, agent_binary, is_executable, named
+from leadline.agents.binary import AGENT_NAME, LOG_VARIABLE, agent_binary, is_executable
+from leadline.agents.launch import Launch, named
 from leadline.agents.launchers.model import Launcher, Process
 from leadline.agents.launchers.processes import STREAM_BYTES
 from leadline.errors import AgentLost

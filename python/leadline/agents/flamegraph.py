@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from leadline.agents.launch import agent_binary
+from leadline.agents.binary import agent_binary
 from leadline.errors import LeadlineError
 
 _WITHIN_S = 60

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from leadline.agents.binary import agent_binary
 from leadline.agents.deployment import Deployment
-from leadline.agents.launch import Launch, agent_binary
+from leadline.agents.launch import Launch
 from leadline.agents.launchers.model import Launcher
 from leadline.agents.launchers.processes import Exec
 from leadline.agents.launchers.ssh import SshConnections

@@ -10,8 +10,8 @@ from collections import deque
 from pathlib import Path
 
 from leadline.agents.agent import Agent
+from leadline.agents.binary import agent_binary
 from leadline.agents.host_ops import AgentOps, Completed
-from leadline.agents.launch import agent_binary
 from leadline.agents.programs import program_path
 from leadline.dataset.private_files import write_private
 from leadline.errors import MissingBinary, SutFailed

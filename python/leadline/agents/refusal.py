@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from leadline.agents.launch import agent_binary
+from leadline.agents.binary import agent_binary
 from leadline.agents.messages import MalformedLine, Workload, encode, parse_event
 from leadline.contract.models import ErrorReport, Failed, Prepare, Prepared
 from leadline.errors import AgentLost

@@ -18,7 +18,7 @@ EXAMPLE = "Example: leadline doctor\n\n    leadline doctor --hosts local"
 
 
 def command(hosts: o.DoctorHosts = None, json: o.Json = False) -> int:
-    """Show what works on this host or others, and how to fix the rest.
+    """Show what works on hosts, and how to fix the rest.
 
     Exit code: 0 asked, 1 a host cannot be reached, 2 invalid input.
     """

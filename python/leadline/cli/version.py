@@ -25,7 +25,7 @@ def version_text() -> str:
 
 def agent_line() -> str:
     """The agent's version, the profile that built it, and where it is; or why that is not known."""
-    from leadline.agents.launch import AGENT_NAME, agent_binary
+    from leadline.agents.binary import AGENT_NAME, agent_binary
 
     try:
         path = agent_binary()

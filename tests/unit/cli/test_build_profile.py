@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from in_process import leadline
-from leadline.agents import launch
+from leadline.agents import binary
 from leadline.cli import host_checks
 from leadline.cli.version import version_text
 from leadline.contract.models import Hello
@@ -31,13 +31,13 @@ def hello(**changes: str | None) -> Hello:
 
 def test_version_names_the_agent_with_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = program(tmp_path, "echo 'leadline-agent 0.1.0 (checked)'")
-    monkeypatch.setenv(launch.AGENT_VARIABLE, str(agent))
+    monkeypatch.setenv(binary.AGENT_VARIABLE, str(agent))
     first, second = version_text().splitlines()
     assert first.startswith("leadline 0.1.0 (commit ")
     assert second == f"leadline-agent 0.1.0 (checked) at {agent}"
     program(tmp_path, "exit 3")
     assert "leadline-agent: version unknown: " in version_text()
-    monkeypatch.setenv(launch.AGENT_VARIABLE, str(tmp_path / "none"))
+    monkeypatch.setenv(binary.AGENT_VARIABLE, str(tmp_path / "none"))
     assert version_text().splitlines()[1] == "leadline-agent is not installed"
 
 
@@ -58,7 +58,7 @@ def test_doctor_warns_of_an_agent_for_tests(profile: str | None, works: bool, sa
 
 @pytest.mark.agent
 def test_documents_name_the_profile_that_the_agent_states() -> None:
-    said = subprocess.run([launch.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([binary.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     profile = said.strip().rpartition("(")[2].rstrip(")")
     (check,) = [one for one in json.loads(leadline("doctor", "--json").stdout)["findings"] if one["what"] == "agent"]
     assert f"built as {profile}" in check["why"]

@@ -17,7 +17,7 @@ import pytest
 import started_command
 
 from in_process import leadline
-from leadline.agents import launch
+from leadline.agents import binary
 from waiting import WITHIN_S, free_port, until
 
 pytestmark = pytest.mark.agent
@@ -113,7 +113,7 @@ def test_undecided_target_exits_with_4(server: Server) -> None:
 
 def build_profile() -> str:
     """What the agent of the tests says of itself."""
-    said = subprocess.run([launch.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([binary.agent_binary(), "--version"], capture_output=True, text=True, check=True).stdout
     return said.strip().rpartition("(")[2].rstrip(")")
 
 

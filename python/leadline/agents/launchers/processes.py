@@ -6,14 +6,11 @@ neither an agent nor what carries it before this process asks for that.
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import asyncio
 
 STREAM_BYTES = 256 * 1024
 
@@ -24,8 +21,6 @@ async def start_process(argv: Sequence[str]) -> asyncio.subprocess.Process:
     Raises:
         OSError: it cannot be started.
     """
-    import asyncio  # not above: to find the agent's program, nothing has to start one
-
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
         *argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=STREAM_BYTES, start_new_session=True
