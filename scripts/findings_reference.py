@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.analysis import (
+    clock_model,
     cross_check_model,
     findings_json,
     fleet_model,
@@ -54,6 +55,7 @@ kill. It holds the whole analysis as one JSON document, `{FINDINGS_SCHEMA}`. The
 
 _RECORDS = (
     model,
+    clock_model,
     cross_check_model,
     findings_json,
     fleet_model,

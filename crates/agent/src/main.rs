@@ -119,6 +119,12 @@ fn main() -> ExitCode {
     if let Err(error) = logging::start(log) {
         return fail(&error.to_string(), 2);
     }
+    if let Some(given) = std::env::var_os(CLOCK_SHIFT) {
+        let Some(by) = given.to_str().and_then(read_clock_shift) else {
+            return fail(&format!("{CLOCK_SHIFT}: not an offset in ns and a drift in ppb, as in 1000000,-50000"), 2);
+        };
+        leadline_sys::clock::shift(by);
+    }
     // If the limit cannot be raised, a load with too many flows reports this itself.
     let _ = leadline_sys::process::raise_file_limit();
     match mode {
@@ -144,6 +150,15 @@ fn main() -> ExitCode {
             Err(error) => fail(&error.to_string(), 1),
         },
     }
+}
+
+/// The environment variable that shifts the clock of this process: `OFFSET_NS,DRIFT_PPB`; for tests of hosts whose clocks
+/// differ, on one machine.
+const CLOCK_SHIFT: &str = "LEADLINE_CLOCK_SHIFT";
+
+fn read_clock_shift(given: &str) -> Option<leadline_sys::clock::Shift> {
+    let (offset, drift) = given.split_once(',')?;
+    Some(leadline_sys::clock::Shift { offset_ns: offset.parse().ok()?, drift_ppb: drift.parse().ok()? })
 }
 
 fn fail(message: &str, code: u8) -> ExitCode {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from leadline.analysis.clock_model import HostClock
 from leadline.analysis.cross_check_model import CrossCheck, Ratio
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.gateway_model import GatewayStatistics
@@ -384,6 +385,8 @@ class TestResult:
     """Rates of which a usual average differs by more than the interval, and by more than 1 %."""
     started_at_s: float | None = None
     """When its load began by the controller's wall clock, s since 1970; null in runs of older versions."""
+    clocks: tuple[HostClock, ...] = ()
+    """Of hosts with clocks of their own: offsets, drifts and starts."""
     host_costs: tuple[HostCost, ...] = ()
     """What it cost each host, in CPU time."""
     search: SearchFindings | None = None

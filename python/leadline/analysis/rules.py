@@ -22,6 +22,7 @@ from leadline.analysis import (
 )
 from leadline.analysis.datagram_figures import MAX_IN_BUNDLE, coalesced
 from leadline.analysis.flows import Flow
+from leadline.analysis.host_clocks import start_skew, stepped_clocks
 from leadline.analysis.metrics import (
     busy_s,
     counter,
@@ -76,6 +77,8 @@ def rules_of(
             *notes,
             even_clock,
             clocks_compared,
+            start_skew,
+            stepped_clocks,
             receiver_totals,
             open_latencies,
         ),

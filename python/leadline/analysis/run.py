@@ -23,6 +23,7 @@ from leadline.analysis.answers import answers_of
 from leadline.analysis.baselines import natural
 from leadline.analysis.environment import Environment
 from leadline.analysis.frequent_events import FREQUENT_TYPES, MALFORMED, AgentLives, FrequentEvents
+from leadline.analysis.host_clocks import bound_ns_of
 from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.metrics import Histograms
 from leadline.analysis.model import (
@@ -38,7 +39,7 @@ from leadline.analysis.precision import confidence_over_repeats, precision_goal
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_data import TestData
+from leadline.analysis.test_data import ClockCheck, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
@@ -108,6 +109,8 @@ class _Trial:
     unreadable_lines: int = 0
     link_changes: list[LinkChange] = field(default_factory=list)
     tests: dict[str, TestData] = field(default_factory=dict)
+    clock_checks: dict[str, dict[str, list[ClockCheck]]] = field(default_factory=dict)
+    """By the label of the test and the host."""
     loads: dict[str, str] = field(default_factory=dict)
     """The label of the search that a load belongs to."""
     searches: dict[str, Record] = field(default_factory=dict)
@@ -178,8 +181,8 @@ class _Reading:
         match entry.get("record"):
             case "run-begin":
                 self._manifest = {**{key: value for key, value in entry.items() if key != "record"}, **self._manifest}
-            case "clock":
-                self._clocks.note(entry)
+            case "clock" | "clock-check":
+                self._note_clock(entry)
             case "observe":
                 self._periods_ms[str(entry.get("host"))] = int(entry.get("period_ms") or 0)
             case "trial-begin":
@@ -203,11 +206,13 @@ class _Reading:
         trial, self._trial = self._trial, None
         if trial is None:
             return
-        for data in trial.tests.values():
+        for label, data in trial.tests.items():
+            data.clock_checks = trial.clock_checks.get(label, {})
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
             data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
             data.tiers = trial.tiers
-            data.clock_bounds_ns = self._clocks.bounds_ns
+            known = {host: bound_ns_of(checks) for host, checks in data.clock_checks.items()}
+            data.clock_bounds_ns = self._clocks.bounds_ns | known
             data.unreadable_lines = trial.unreadable_lines
             data.link_changes = trial.link_changes
         ended = TrialResult(
@@ -456,6 +461,16 @@ class _Reading:
         self._note_controller(record)
         if record.get("search") is not None:
             trial.loads[label] = str(record["search"])
+
+    def _note_clock(self, record: Record) -> None:
+        """A comparison of clocks: one that instants are mapped by, or one of a test, whose first ones come before its
+        beginning."""
+        if record.get("record") == "clock":
+            self._clocks.note(record)
+        elif self._trial is not None:
+            checks = self._trial.clock_checks.setdefault(str(record.get("label")), {})
+            check = ClockCheck(int(record["at_ns"]), int(record["offset_ns"]), int(record["bound_ns"]))
+            checks.setdefault(str(record.get("host")), []).append(check)
 
     def _asked(self) -> tuple[str, ...]:
         """Percentiles in the targets."""

@@ -36,6 +36,7 @@ from leadline.analysis import histograms as hdr
 from leadline.analysis.durations import Sample, curve
 from leadline.analysis.flow_spans import spans_of
 from leadline.analysis.flows import Flow, build_flows
+from leadline.analysis.host_clocks import host_clocks
 from leadline.analysis.host_costs import host_costs
 from leadline.analysis.intervals import DecodedParts, Parts, decoded_parts, parts_of, with_intervals
 from leadline.analysis.machine_rules import notes_without_machine
@@ -185,6 +186,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         tiers=of_stack,
         slowest_traced=tiers.slowest_requests(data),
         naive=naive,
+        clocks=host_clocks(data, flows),
         host_costs=host_costs(data, flows, steady, crossed),
         flow_spans=spans_of(flows, steady),
         time_marks=time_marks(data, steady, intervals, counts_operations=data.spec.counts_units),

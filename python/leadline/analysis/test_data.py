@@ -98,6 +98,15 @@ class ThreadUse(NamedTuple):
 _NONE: Mapping[int, float] = MappingProxyType({})
 
 
+class ClockCheck(NamedTuple):
+    """One comparison of a host's clock with the controller's, ns."""
+
+    at_ns: int
+    """When, by the controller's clock."""
+    offset_ns: int
+    bound_ns: int
+
+
 class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
@@ -345,6 +354,8 @@ class TestData:
     start_wall_ns: int | None = None
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)
+    # Of hosts with clocks of their own, before, during and after the test.
+    clock_checks: dict[str, list[ClockCheck]] = field(default_factory=dict)
     bring_up: ClientBringUp | None = None
     # Metrics in targets in addition to those of the kind: percentiles.
     asked: tuple[str, ...] = ()
@@ -398,6 +409,8 @@ class TestData:
     # Lines of the journal that could not be read while the trial ran.
     unreadable_lines: int = 0
     started_ns: dict[tuple[str, str], int] = field(default_factory=dict)
+    # When each task was due and when it began, by the host's own clock.
+    starts_ns: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, host: str, event: Mapping[str, Any], offset_ns: int = 0) -> None:
@@ -415,6 +428,7 @@ class TestData:
                 self._count_left_out(host, cast(records.Samples, event))
             case "started":
                 self.started_ns[(host, event["task"])] = event["t_ns"] - offset_ns
+                self.starts_ns[(host, event["task"])] = (event.get("due_ns", event["t_ns"]), event["t_ns"])
             case "failed":
                 self.failures.append((host, event["error"]["message"]))
             case "observation":

@@ -35,6 +35,7 @@ from leadline.sut.model import BringUp, ClientState, FleetAccess, Site
 from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
 from leadline.trial.case_record import case_record
+from leadline.trial.clock_checks import clocks_checked
 from leadline.trial.environment import SERVER, Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
@@ -255,7 +256,8 @@ async def _one_load(one: load.Load, test: str, up: _Up, env: Environment, contex
     runner = Runner(env.agents, env.clocks, context.event_log, context.interrupt, guard)
     before = await up.sut.read_counters()
     try:
-        ended = await runner.run(one, profiled(one.label, up.profiled, env))
+        async with clocks_checked(one.label, env.agents, env.clocks, context.event_log):
+            ended = await runner.run(one, profiled(one.label, up.profiled, env))
     except BaseException as failure:
         status = "interrupted" if isinstance(failure, asyncio.CancelledError) else "failed"
         context.event_log.notify(TestEnded(one.label, test, status, None))

@@ -1,0 +1,71 @@
+"""Compares the hosts' clocks with the controller's before, during and after each test, and records what was found.
+
+Hosts that read this machine's own clock are not asked: their offset is exactly 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
+
+from leadline.agents import Agent, ClockComparison
+from leadline.errors import AgentError
+from leadline.trial.event_log import EventLog
+
+PERIOD_S = 5.0
+"""Between two checks during a test: a drift of 100 ppm moves a clock by half a millisecond in that time."""
+_EXCHANGES, _EXCHANGES_MEANWHILE = 16, 4
+"""A check meanwhile is short: its exchanges wake a host that measures."""
+
+
+@asynccontextmanager
+async def clocks_checked(
+    label: str, agents: Mapping[str, Agent], clocks: MutableMapping[str, ClockComparison], event_log: EventLog
+) -> AsyncIterator[None]:
+    """Compare the clocks before what is done inside, every few seconds meanwhile, and after it. `clocks` gets those of
+    before; instants are mapped by them.
+
+    Raises:
+        AgentLost: a host is gone before it begins.
+    """
+    others = [host for host, clock in clocks.items() if not clock.same_clock]
+    if not others:
+        yield
+        return
+
+    async def check(host: str, exchanges: int) -> ClockComparison:
+        found = await agents[host].compare_clocks(exchanges)
+        event_log.record(
+            "clock-check",
+            label=label,
+            host=host,
+            offset_ns=found.offset_ns,
+            bound_ns=found.bound_ns,
+            steady=found.steady,
+        )
+        return found
+
+    async def check_before(host: str) -> None:
+        clocks[host] = found = await check(host, _EXCHANGES)
+        event_log.record("clock", host=host, offset_ns=found.offset_ns, bound_ns=found.bound_ns)
+
+    async def check_meanwhile() -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            # Whoever runs the test is told of a lost agent by itself.
+            await asyncio.gather(*(check(host, _EXCHANGES_MEANWHILE) for host in others), return_exceptions=True)
+
+    async with asyncio.TaskGroup() as group:
+        for host in others:
+            group.create_task(check_before(host))
+    meanwhile = asyncio.create_task(check_meanwhile())
+    try:
+        yield
+    finally:
+        meanwhile.cancel()
+        with suppress(asyncio.CancelledError):
+            await meanwhile
+        for host in others:
+            with suppress(AgentError):
+                await check(host, _EXCHANGES)
