@@ -66,6 +66,8 @@ Reply = TypeVar("Reply", ClockReply, NetworkReply, WakeUpReply)
 SILENCE_S = 10.0
 """An agent sends a heartbeat each second; after ten missed ones it is lost. The end of its process is noticed at
 once."""
+TELL_SILENCE_S = 4.0
+"""From when on a silent agent is told of."""
 WATCH_PERIOD_S = 0.5
 HEARTBEAT_PERIOD_S = 1.0
 """Between two heartbeats to a remote agent, which ends after twenty that it misses."""
@@ -98,6 +100,7 @@ class Agent:
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
         self._closing = False
+        self._on_silence: Callable[[str, float], None] = lambda *_: None
         self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._tasks: dict[tuple[str, str], TaskLog] = {}
         self._ids = count(1)
@@ -109,11 +112,19 @@ class Agent:
 
     @classmethod
     async def start(
-        cls, name: str, launch: Launch, *, sink: Sink, logs: Path | None = None, kept: Collection[str] = ()
+        cls,
+        name: str,
+        launch: Launch,
+        *,
+        sink: Sink,
+        logs: Path | None = None,
+        kept: Collection[str] = (),
+        on_silence: Callable[[str, float], None] = lambda *_: None,
     ) -> Agent:
         """Start the process and wait for its `hello`. `sink` receives every event, in order, with the host's name and
         the agent's line, in which secrets are masked, except those of the names `kept`. Its stderr is appended to a
-        file in the folder `logs`, if one is given.
+        file in the folder `logs`, if one is given. `on_silence` is called with the host and the time, s, when nothing
+        was heard for a while; the agent may come back.
 
         Raises:
             MissingBinary: the first program of the command is missing here.
@@ -129,6 +140,7 @@ class Agent:
                 named(name, launch.place), f"{error.filename or launch.argv[0]} cannot be started: {error.strerror}"
             ) from error
         agent = cls(name, channel, sink, kept, launch.place)
+        agent._on_silence = on_silence
         if launch.launcher.is_remote:
             agent._heart = asyncio.create_task(agent._send_heartbeats(), name=f"{name} heartbeats to it")
         try:
@@ -423,6 +435,8 @@ class Agent:
         while not self._closing and self._failure is None:
             await asyncio.sleep(WATCH_PERIOD_S)
             quiet_ticks, heard = (quiet_ticks + 1 if self._beats == heard else 0), self._beats
+            if quiet_ticks * WATCH_PERIOD_S == TELL_SILENCE_S and not self._closing:
+                self._on_silence(self._shown, TELL_SILENCE_S)
             if quiet_ticks * WATCH_PERIOD_S >= SILENCE_S and not self._closing:
                 where = ": its host, or the network to it, is out of reach" if self._heart is not None else ""
                 self._lose(f"no heartbeat for {SILENCE_S:g} s{where}")

@@ -6,7 +6,7 @@ Owns what the hosts of a run share: connections, a bound on handshakes at once, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from leadline.agents.binary import agent_binary
 from leadline.agents.deployment import Deployment
@@ -14,7 +14,7 @@ from leadline.agents.launch import Launch
 from leadline.agents.launchers.model import Launcher
 from leadline.agents.launchers.processes import Exec
 from leadline.agents.launchers.ssh import SshConnections
-from leadline.errors import each_failure
+from leadline.errors import AgentLost, LeadlineError, each_failure
 from leadline.plan.host_address import HostAddress
 
 MAX_HANDSHAKES = 8
@@ -31,8 +31,13 @@ class ReachedHosts:
         self._handshakes = asyncio.Semaphore(MAX_HANDSHAKES)
         self._launchers: dict[HostAddress, Launcher] = {}
 
-    async def launches(self, hosts: Mapping[str, HostAddress]) -> dict[str, Launch]:
-        """The launch of each host's agent, by the host's name; copies the agent to those that lack it.
+    async def launches(
+        self,
+        hosts: Mapping[str, HostAddress],
+        goes_on_without: Callable[[str, LeadlineError], bool] = lambda *_: False,
+    ) -> dict[str, Launch]:
+        """The launch of each host's agent, by the host's name; copies the agent to those that lack it. A host that
+        cannot be reached is left out if `goes_on_without` says so of its error.
 
         Raises:
             MissingBinary: the agent (on this machine) or `ssh` (for another host) is not installed here.
@@ -40,15 +45,28 @@ class ReachedHosts:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {name: group.create_task(self._launch(name, address)) for name, address in hosts.items()}
+                tasks = {
+                    name: group.create_task(self._launch_unless(name, address, goes_on_without))
+                    for name, address in hosts.items()
+                }
         except BaseExceptionGroup as failures:
             raise next(each_failure(failures)) from failures
-        return {name: task.result() for name, task in tasks.items()}
+        return {name: launch for name, task in tasks.items() if (launch := task.result()) is not None}
 
     async def aclose(self) -> None:
         """End the connections. May be called again."""
         await self._ssh.aclose()
         self._launchers = {}
+
+    async def _launch_unless(
+        self, name: str, address: HostAddress, goes_on_without: Callable[[str, LeadlineError], bool]
+    ) -> Launch | None:
+        try:
+            return await self._launch(name, address)
+        except AgentLost as error:
+            if goes_on_without(name, error):
+                return None
+            raise
 
     async def _launch(self, name: str, address: HostAddress) -> Launch:
         if address.is_local:

@@ -28,6 +28,7 @@ ADVICE: dict[str, str] = {
     "flows-not-started": "check whether the clients reach the server's ports 5201 and 8080 through the gateway",
     "gateway-counters-unknown": "put clients, gateway and server on separate hosts: only then its counters tell",
     "gateway-not-crossed": "check the clients' routes, and give the server's address behind it (hosts.server.address)",
+    "hosts-lost": "see on that host what ended its agent or cut it off; without `tolerate` such a trial fails",
     "hosts-without-figures": "see on that host whether its agent was ended or cut off, and run it again",
     "intervals-disagree": f"{_AS_LONG}; see in report.html how the rate went{_SPREAD}",
     "nothing-replayed": "choose another part (--from, --to, --only), or name the format of the recording (--format)",

@@ -36,7 +36,7 @@ from leadline.analysis.metrics import (
 )
 from leadline.analysis.model import Ceiling, CeilingBasis, Reason, Verdict, Window
 from leadline.analysis.scope import WHOLE
-from leadline.analysis.test_data import TestData
+from leadline.analysis.test_data import LostHost, TestData
 from leadline.analysis.validity import Evidence, Finding, Rules, late_allowed_us
 from leadline.analysis.window import rate_columns, rate_per_s
 from leadline.contract import records
@@ -100,7 +100,14 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
     if data.status != "done":
         how = "was interrupted" if data.status == "interrupted" else data.status
         yield incomplete("ended-early", f"the test {how}{f': {data.error}' if data.error else ''}")
-    silent = sorted(set(data.hosts) - {found.host for found in data.outcomes})
+    lost = {host: one for host, one in data.lost_hosts.items() if _was_lost_by_the_end(data, host, one)}
+    if lost:
+        _, first = min(lost.items(), key=lambda item: item[1].at_ns)
+        others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+        present = len(set(data.hosts) - set(lost))
+        text = f"{counted(present, 'client host')}, {len(lost)} fewer than planned: {first.reason}{others}"
+        yield incomplete("hosts-lost", text)
+    silent = sorted(set(data.hosts) - {found.host for found in data.outcomes} - set(lost))
     if silent and data.status == "done":
         yield incomplete("hosts-without-figures", f"no figures from {_some(silent)}")
     never = [flow for flow in flows if flow.start_ns is None]
@@ -123,6 +130,13 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
         if length_ns < validity.SHORTEST_WINDOW_SHARE * planned_ns:
             text = f"the steady window is {length_ns / 1e9:.3g} s of {planned_ns / 1e9:.3g} s planned"
             yield incomplete(validity.SHORT_WINDOW, text)
+
+
+def _was_lost_by_the_end(data: TestData, host: str, lost: LostHost) -> bool:
+    """Whether a test is without a host: it was lost before the test, or gave no figures."""
+    return host not in {found.host for found in data.outcomes} and (
+        host in data.hosts or data.start_at_ns is None or lost.at_ns <= data.start_at_ns
+    )
 
 
 def something_answered(evidence: Evidence) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ from leadline.analysis.precision import confidence_over_repeats, precision_goal
 from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
-from leadline.analysis.test_data import ClockCheck, TestData
+from leadline.analysis.test_data import ClockCheck, LostHost, TestData
 from leadline.analysis.test_spec import TestSpec
 from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
@@ -109,12 +109,22 @@ class _Trial:
     unreadable_lines: int = 0
     link_changes: list[LinkChange] = field(default_factory=list)
     tests: dict[str, TestData] = field(default_factory=dict)
+    lost_hosts: dict[str, LostHost] = field(default_factory=dict)
+    """The client hosts that the trial went on without."""
     clock_checks: dict[str, dict[str, list[ClockCheck]]] = field(default_factory=dict)
     """By the label of the test and the host."""
     loads: dict[str, str] = field(default_factory=dict)
     """The label of the search that a load belongs to."""
     searches: dict[str, Record] = field(default_factory=dict)
     """The records of searches that ended, by label."""
+
+    def note_hosts(self, record: Record) -> None:
+        """What its hosts are, and which of them it goes on without."""
+        if record["record"] == "host-lost":
+            self.lost_hosts[str(record["host"])] = LostHost(int(record["at_ns"]), str(record.get("reason")))
+            return
+        self.on_given_hosts = True
+        self.given_gateways = {str(name): tuple(ends) for name, ends in (record.get("gateways") or {}).items()}
 
 
 class _Reading:
@@ -207,7 +217,7 @@ class _Reading:
         if trial is None:
             return
         for label, data in trial.tests.items():
-            data.clock_checks = trial.clock_checks.get(label, {})
+            data.clock_checks, data.lost_hosts = trial.clock_checks.get(label, {}), trial.lost_hosts
             data.bring_up, data.sut_processes = trial.bring_up, trial.sut_processes
             data.cpu_attribution, data.cpu_quotas = trial.cpu_attribution, trial.cpu_quotas
             data.tiers = trial.tiers
@@ -388,10 +398,8 @@ class _Reading:
                     data.system_counters = (entry.get("before") or {}, entry.get("after") or {})
             case "search-end" if self._trial is not None:
                 self._trial.searches[str(entry["label"])] = entry
-            case "given-hosts" if self._trial is not None:
-                gateways = entry.get("gateways") or {}
-                self._trial.on_given_hosts = True
-                self._trial.given_gateways = {str(name): tuple(ends) for name, ends in gateways.items()}
+            case "host-lost" | "given-hosts" if self._trial is not None:
+                self._trial.note_hosts(entry)
 
     def _note_ceiling(self, record: Record) -> None:
         per_s = record.get("per_s")

@@ -107,6 +107,14 @@ class ClockCheck(NamedTuple):
     bound_ns: int
 
 
+class LostHost(NamedTuple):
+    """A client host that a trial went on without."""
+
+    at_ns: int
+    """When it was lost, by the controller's clock."""
+    reason: str
+
+
 class HostSample(NamedTuple):
     """One observation of a host, reduced. `cpu_s` is summed over the CPUs since boot, in the order of `CPU_KINDS`."""
 
@@ -354,6 +362,8 @@ class TestData:
     start_wall_ns: int | None = None
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     clock_bounds_ns: dict[str, int] = field(default_factory=dict)
+    # Those that the trial went on without, some perhaps only after this test.
+    lost_hosts: dict[str, LostHost] = field(default_factory=dict)
     # Of hosts with clocks of their own, before, during and after the test.
     clock_checks: dict[str, list[ClockCheck]] = field(default_factory=dict)
     bring_up: ClientBringUp | None = None

@@ -41,6 +41,12 @@ Hosts = Annotated[
         metavar="FILE|ADDRESSES",
     ),
 ]
+Tolerate = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerate", help="Go on without this share of the clients if they are lost: 2%. Default: 0.", metavar="SHARE"
+    ),
+]
 DoctorHosts = Annotated[
     str | None,
     typer.Option(

@@ -22,6 +22,8 @@ from leadline.errors import without_log
 from leadline.report import trial_headline
 from leadline.trial import (
     FirstRoundMeasured,
+    HostLost,
+    HostSilent,
     Interrupt,
     LiveFigures,
     LiveLabel,
@@ -126,7 +128,7 @@ class Progress:
                 self._trials += notification.trials
                 self._expected_s += notification.expected_s
                 self.note(f"{notification.trials} more to run: their figures are not known well enough")
-            case FirstRoundMeasured() | RoundsOutOfTime() | TargetOpen():
+            case FirstRoundMeasured() | RoundsOutOfTime() | TargetOpen() | HostLost() | HostSilent():
                 self.note(describe(notification))
             case TrialBegan():
                 self._print_ended()
@@ -207,8 +209,13 @@ class Progress:
         return f"{_whole(self._expected_s - left_s)}, {left}"
 
 
-def describe(notification: FirstRoundMeasured | RoundsOutOfTime | TargetOpen) -> str:
-    """What the run decided. After the first round: what else the machine does, and what further rounds would bring."""
+def describe(notification: FirstRoundMeasured | RoundsOutOfTime | TargetOpen | HostLost | HostSilent) -> str:
+    """What the run decided, or which host it misses; after the first round, what else the machine does, and what
+    further rounds would bring."""
+    if isinstance(notification, HostLost):
+        return f"{notification.reason}; the trial goes on without it"
+    if isinstance(notification, HostSilent):
+        return f"{notification.host} has been silent for {notification.silent_s:.0f} s"
     if isinstance(notification, TargetOpen):
         missed = f"{notification.target} is missed so far ({notification.reason})"
         return f"the load goes on although {missed}: {notification.limit}"

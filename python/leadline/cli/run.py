@@ -28,6 +28,7 @@ def command(
     overrides: o.Overrides = None,
     target: o.RunTargets = None,
     hosts: o.Hosts = None,
+    tolerate: o.Tolerate = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the run would do, but do not run it.")] = False,
     out: Annotated[
         Path, typer.Option("--out", help="Folder in which the run's folder is created.", metavar="DIR")
@@ -44,7 +45,7 @@ def command(
     """
     from leadline.plan import describe, load_plan, select
 
-    plan = load_plan(file, overrides or [], target or [], hosts_of(hosts))
+    plan = load_plan(file, with_tolerance(overrides, tolerate), target or [], hosts_of(hosts))
     cases = select(list(plan.cases), only or [])
     if dry_run:
         plan_command.show(describe(plan, cases), json)
@@ -59,6 +60,11 @@ def command(
         # From here on, this is the first process of the lab's namespaces; see docs/decisions/0001-lab-jail.md.
         jail.enter(plan.name)
     return _run(plan, cases, out, json=json, verbose=verbose)
+
+
+def with_tolerance(overrides: Sequence[str] | None, tolerate: str | None) -> list[str]:
+    """The plan's overrides, with that of `--tolerate`."""
+    return [*(overrides or ()), *(() if tolerate is None else (f"tolerate={tolerate}",))]
 
 
 def _run(plan: Plan, cases: Sequence[Case], out: Path, *, json: bool, verbose: bool) -> int:

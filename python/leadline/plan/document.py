@@ -17,7 +17,16 @@ from pydantic_core import PydanticCustomError
 
 from leadline.plan.base_test import BaseTest
 from leadline.plan.clients import MOST_CLIENTS, FleetClients, PlanClients
-from leadline.plan.field_types import DURATION_PATTERN, Items, PeriodMs, PlanModel, SomeItems, rule, validation_error
+from leadline.plan.field_types import (
+    DURATION_PATTERN,
+    Items,
+    PeriodMs,
+    PlanModel,
+    Share,
+    SomeItems,
+    rule,
+    validation_error,
+)
 from leadline.plan.hosts import SMALLEST_IPV6_MTU_BYTES, Hosts, LabSpec, Topology
 from leadline.plan.kinds import AnyTest
 from leadline.plan.ladder import PlanLadder
@@ -89,6 +98,9 @@ class PlanFrame(PlanModel):
     """Time between progress figures of every test."""
     limits: Limits = Limits()
     """The limits for verdicts."""
+    tolerate: Annotated[Share, Field(ge=0, lt=1)] = 0.0
+    """Share of the client hosts that a trial goes on without if they are lost. Its figures are then incomplete, and say
+    so."""
 
 
 class PointSpec(PlanModel):

@@ -120,6 +120,7 @@ def load_plan(
         targets=judged,
         observe_period_ms=frame.observe.period_ms,
         limits=frame.limits,
+        tolerate=frame.tolerate,
         notes=(*matrix.notes, *unmatched),
     )
 

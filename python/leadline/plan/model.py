@@ -96,5 +96,6 @@ class Plan:
     targets: tuple[Target, ...]
     observe_period_ms: int
     limits: Limits
+    tolerate: float
     notes: tuple[str, ...]
     """Notes, such as on an `exclude` that removes nothing."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from leadline.trial.interrupt import Interrupt
 from leadline.trial.notifications import (
     FirstRoundMeasured,
+    HostLost,
+    HostSilent,
     IntervalEnded,
     LiveFigures,
     LiveLabel,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Campaign",
     "FirstRoundMeasured",
+    "HostLost",
+    "HostSilent",
     "Interrupt",
     "IntervalEnded",
     "LiveFigures",

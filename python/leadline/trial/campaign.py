@@ -68,7 +68,9 @@ class Campaign:
         with Journal(folder.journal_path) as journal:
             event_log = EventLog(journal, observers, tell_failure)
             event_log.notify(RunBegan(len(trials), expected_seconds(trials)))
-            context = RunContext(event_log, interrupt, folder.logs_path, self.plan.observe_period_ms, reached)
+            context = RunContext(
+                event_log, interrupt, folder.logs_path, self.plan.observe_period_ms, reached, self.plan.tolerate
+            )
             try:
                 event_log.record("run-begin", run_id=folder.run_id, trials=[trial.label for trial in trials])
                 rounds, began_s = Rounds(self.plan, self.cases), time.monotonic()

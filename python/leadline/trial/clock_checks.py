@@ -29,7 +29,7 @@ async def clocks_checked(
     Raises:
         AgentLost: a host is gone before it begins.
     """
-    others = [host for host, clock in clocks.items() if not clock.same_clock]
+    others = [host for host, clock in clocks.items() if not clock.same_clock and agents[host].lost is None]
     if not others:
         yield
         return

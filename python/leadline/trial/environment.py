@@ -18,7 +18,7 @@ from pathlib import Path
 
 from leadline.agents import Agent, ClockComparison, Event, Launch, ReachedHosts, agent_binary
 from leadline.contract.models import Observation
-from leadline.errors import LeadlineError
+from leadline.errors import AgentLost, LeadlineError
 from leadline.lab import cpus
 from leadline.lab.hosts import Lab
 from leadline.lab.topology import Layout
@@ -28,6 +28,8 @@ from leadline.plan.hosts import GATEWAYS
 from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
 from leadline.trial.links import layout_of, start_emulator
+from leadline.trial.losses import HostLosses
+from leadline.trial.notifications import HostSilent
 from leadline.trial.site import given_site, lab_site
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.workloads import SESSION_PORT, serve_everything
@@ -57,11 +59,19 @@ class Environment:
     """The key of the server on given hosts: random, for this trial only, stored nowhere."""
     idle_poll: cpus.IdlePoll | None = None
     """Keeps CPUs from sleeping, if the plan asks for that and the kernel allows it."""
+    losses: HostLosses | None = None
+    """The client hosts that the trial goes on without; None where it goes on without none."""
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The hosts that generate load."""
-        return tuple(f"client{number}" for number in range(1, self.case.clients + 1))
+        """The hosts that generate load, without those that were lost."""
+        lost = self.losses.reasons if self.losses is not None else {}
+        names = (f"client{number}" for number in range(1, self.case.clients + 1))
+        return tuple(name for name in names if name not in lost)
+
+    def goes_on_without(self, host: str, error: LeadlineError) -> bool:
+        """Whether the trial goes on without this host, which fails with the error."""
+        return self.losses is not None and self.losses.accept(host, error)
 
     @property
     def gateways(self) -> tuple[str, ...]:
@@ -97,11 +107,19 @@ class Environment:
         )
 
     async def failure(self) -> Exception:
-        """Wait until an agent is lost, and return the error; waits forever otherwise."""
-        watches = [asyncio.create_task(agent.failure()) for agent in self.agents.values()]
+        """Wait until an agent is lost that the trial does not go on without, and return the error; waits forever
+        otherwise."""
+        watches = {asyncio.create_task(agent.failure()): name for name, agent in self.agents.items()}
+        waiting = set(watches)
         try:
-            done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
-            return next(iter(done)).result()
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for watch in done:
+                    error = watch.result()
+                    if not isinstance(error, LeadlineError) or not self.goes_on_without(watches[watch], error):
+                        return error
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError("nothing sets it")
         finally:
             for watch in watches:
                 watch.cancel()
@@ -112,7 +130,8 @@ class Environment:
         Raises:
             AgentLost: one is gone.
         """
-        await asyncio.gather(*(agent.compare_clocks(1) for agent in self.agents.values()))
+        present = (agent for agent in self.agents.values() if agent.lost is None)
+        await asyncio.gather(*(agent.compare_clocks(1) for agent in present))
 
     async def aclose(self) -> None:
         """End every agent, then remove the lab; errors are raised after everything was tried. May be called again."""
@@ -123,14 +142,18 @@ class Environment:
             await asyncio.to_thread(self.lab.close)
 
 
-async def build(case: Case, label: str, event_log: EventLog, logs: Path, reached: ReachedHosts) -> Environment:
+async def build(
+    case: Case, label: str, event_log: EventLog, *, logs: Path, reached: ReachedHosts, tolerate: float = 0.0
+) -> Environment:
     """Set up hosts, agents, clocks and the server; leaves nothing behind if it fails. `logs`: see `Agent.start`. Given
-    hosts are reached by `reached`, which outlives the trial.
+    hosts are reached by `reached`, which outlives the trial. `tolerate` is the share of clients that may be missing.
 
     Raises:
         LeadlineError: what could not be set up.
     """
     env = Environment(case, label, None)
+    if tolerate:
+        env.losses = HostLosses(env.clients, tolerate, label, event_log)
     try:
         named = case.hosts.named(case.topology) if case.hosts is not None else {}
         if case.hosts is None:
@@ -141,7 +164,7 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path, reached
             env.server_address = _server_addresses(env.lab)
         else:
             env.key = b64encode(secrets.token_bytes(32)).decode()
-            launches = await reached.launches(named)
+            launches = await reached.launches(named, env.goes_on_without)
             env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
         await _start_agents(env, launches, event_log, logs)
         await _compare_clocks(env, event_log)
@@ -149,9 +172,9 @@ async def build(case: Case, label: str, event_log: EventLog, logs: Path, reached
             _use_cpus(env, env.lab, event_log)
         if env.emulator is not None:
             await start_emulator(case, label, env.agents[env.emulator], event_log)
-        addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items()}
+        addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items() if agent.lost is None}
         if case.hosts is not None:
-            _check_addresses(named, addresses)
+            _check_addresses({name: named[name] for name in addresses}, addresses)
             event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, addresses))
         bind = _bind(env, addresses[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
@@ -253,6 +276,8 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     emulator = (env.emulator,) if env.emulator is not None else ()
     for name in (*env.gateways, SERVER, *env.clients, *emulator):
         agent = env.agents[name]
+        if agent.lost is not None and env.goes_on_without(name, agent.lost):
+            continue
         boot = agent.hello.host.boot_id
         period = period_ms * crowd if name in env.clients else period_ms
         await agent.observe(trial, period, boot is None or boot not in seen_boots)
@@ -307,8 +332,17 @@ def _server_addresses(lab: Lab) -> dict[int, str]:
 async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_log: EventLog, logs: Path) -> None:
     kept = {name for test in env.case.tests for name in test.kept_names}
 
+    def tell_silence(host: str, silent_s: float) -> None:
+        event_log.notify(HostSilent(host, silent_s))
+
     async def start(name: str, launch: Launch) -> None:
-        env.agents[name] = await Agent.start(name, launch, sink=event_log.on_event, logs=logs, kept=kept)
+        try:
+            env.agents[name] = await Agent.start(
+                name, launch, sink=event_log.on_event, logs=logs, kept=kept, on_silence=tell_silence
+            )
+        except AgentLost as error:
+            if not env.goes_on_without(name, error):
+                raise
 
     async with asyncio.TaskGroup() as group:
         for name, launch in launches.items():
@@ -317,7 +351,12 @@ async def _start_agents(env: Environment, launches: Mapping[str, Launch], event_
 
 async def _compare_clocks(env: Environment, event_log: EventLog) -> None:
     async def compare(name: str, agent: Agent) -> None:
-        env.clocks[name] = found = await agent.compare_clocks()
+        try:
+            env.clocks[name] = found = await agent.compare_clocks()
+        except AgentLost as error:
+            if not env.goes_on_without(name, error):
+                raise
+            return
         event_log.record("clock", host=name, offset_ns=found.offset_ns, bound_ns=found.bound_ns)
 
     async with asyncio.TaskGroup() as group:

@@ -101,6 +101,8 @@ class Load:
     """Checks the figures each second, and may end the load."""
     interval_ms: int | None = None
     """Length of the intervals that are reported while the load runs; None for none."""
+    goes_on_without: Callable[[str, LeadlineError], bool] = lambda *_: False
+    """Whether the load goes on without a host that fails with this error."""
     search: str | None = None
     """The label of the test whose search this load belongs to; None for a load by itself."""
 
@@ -133,6 +135,7 @@ async def run(
     interrupt: Interrupt,
 ) -> None:
     """Run the load to its end. Clients that cannot begin are left out and named; the verdict reports them as missing.
+    So are hosts that are lost, if the load goes on without them.
 
     Raises:
         TaskFailed: no client could begin, or one failed.
@@ -263,7 +266,11 @@ async def _run_first_phase(
 async def _begin(load: Load, instants: Mapping[str, int], agents: Mapping[str, Agent]) -> None:
     """Begin the prepared tasks of each host at its instant."""
     for host, at_ns in instants.items():
-        await agents[host].begin(load.label, at_ns)
+        try:
+            await agents[host].begin(load.label, at_ns)
+        except AgentLost as lost:
+            if not load.goes_on_without(host, lost):
+                raise
 
 
 async def _await_ends(
@@ -279,14 +286,17 @@ async def _await_ends(
     async with asyncio.TaskGroup() as group:
         for part in parts:
             for task in part.phases[phase]:
-                group.create_task(_finished(agents[part.host], load.label, task, limit_s, interrupt))
+                group.create_task(_finished(load, agents[part.host], task, limit_s, interrupt))
 
 
-async def _finished(agent: Agent, label: str, task: str, limit_s: float, interrupt: Interrupt) -> None:
+async def _finished(load: Load, agent: Agent, task: str, limit_s: float, interrupt: Interrupt) -> None:
     """Wait for the end of a task. One that was stopped before its start has measured nothing, which is no failure: the
     others may have."""
     try:
-        await agent.finished(label, task, limit_s)
+        await agent.finished(load.label, task, limit_s)
+    except AgentLost as lost:
+        if not load.goes_on_without(agent.name, lost):
+            raise
     except TaskFailed as failure:
         if failure.code != _STOPPED or not interrupt.asked.is_set():
             raise
@@ -328,7 +338,12 @@ async def _prepare(load: Load, agents: Mapping[str, Agent], phase: int = 0) -> l
         *(_prepare_part(load, part, agents, phase) for part in parts), return_exceptions=True
     )
     failures = [found for found in prepared if isinstance(found, BaseException)]
-    unexpected = [failure for failure in failures if not isinstance(failure, TaskFailed)]
+    lost = {
+        id(found)
+        for part, found in zip(parts, prepared, strict=True)
+        if isinstance(found, AgentLost) and load.goes_on_without(part.host, found)
+    }
+    unexpected = [found for found in failures if not isinstance(found, TaskFailed) and id(found) not in lost]
     if unexpected:
         raise unexpected[0]
     ready = [part for part, found in zip(parts, prepared, strict=True) if not isinstance(found, BaseException)]

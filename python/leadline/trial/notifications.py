@@ -52,6 +52,22 @@ class TrialBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLost:
+    """A client host is lost; the trial goes on without it."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostSilent:
+    """Nothing was heard from a host for some seconds."""
+
+    host: str
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseBegan:
     """A phase begins: `build`, `bring-up`, a test's name or `tear-down`."""
 
@@ -209,6 +225,8 @@ Notification = (
     | FirstRoundMeasured
     | RoundsOutOfTime
     | TrialBegan
+    | HostLost
+    | HostSilent
     | PhaseBegan
     | TestBegan
     | LiveFigures

@@ -58,6 +58,8 @@ class RunContext:
     observe_period_ms: int
     reached: ReachedHosts
     """What reaches given hosts, over all trials."""
+    tolerate: float = 0.0
+    """The share of clients that may be lost, 0 to 1."""
     entries: list[dict[str, Any]] | None = None
     """The trial's entries so far, if one of its tests is a search, whose loads are analysed one by one."""
 
@@ -110,7 +112,9 @@ async def _stages(trial: Trial, context: RunContext) -> None:
     if trial.case.hosts is None:
         check_devices(needs([trial.case]))
     async with _phase(event_log, label, "build"):
-        built = environment.build(trial.case, label, event_log, context.logs, context.reached)
+        built = environment.build(
+            trial.case, label, event_log, logs=context.logs, reached=context.reached, tolerate=context.tolerate
+        )
         env = await unless(built, _stop_requested(context.interrupt))
     # Closing twice does nothing: this close is for a journal that cannot store the phase's beginning.
     async with aclosing(env):
@@ -202,7 +206,7 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         return
     workloads = _workloads(test, able, server, up, env)
     parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, able, server)]
-    one = load.Load(name, test.model_dump(), parts)
+    one = load.Load(name, test.model_dump(), parts, goes_on_without=env.goes_on_without)
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
@@ -239,7 +243,7 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         await environment.observe(env, label, context.observe_period_ms, event_log)
         workloads = _workloads(at_rate, clients, server, up, env)
         parts = [*load.generators(workloads), *_receivers(at_rate, clients, server)]
-        one = load.Load(label, at_rate.model_dump(), parts, search=name)
+        one = load.Load(label, at_rate.model_dump(), parts, search=name, goes_on_without=env.goes_on_without)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
         return analyse_load(manifest, before, entries[begin:])

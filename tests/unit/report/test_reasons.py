@@ -68,7 +68,8 @@ WITHOUT_ADVICE = {
 
 JUDGED_ANYWHERE = {
     *("clients-missing", "clients-never-tried", "clients-unfinished", "no-clients-reported", "connections-lost"),
-    *("ended-early", "flows-broken-off", "flows-not-started", "hosts-without-figures", "no-steady-window"),
+    *("ended-early", "flows-broken-off", "flows-not-started", "hosts-lost", "hosts-without-figures"),
+    "no-steady-window",
     *("gateway-counters-unknown", "gateway-not-crossed", "gateway-shares-cpus", "journal-damaged"),
     *("no-generator-figures", "no-receiver-figures", "sender-side-figure", "no-repeat-done", "nothing-answered"),
     *("nothing-came-through", "path-mtu-too-small", "repeats-disturbed", "repeats-failed", RULES_OFF),
