@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -72,7 +73,10 @@ async def test_another_host_is_reached_by_ssh(
     process = await connections.reach(address.host, address.user, address.port).run(("agent", "two words"))
     words = (await process.stdout.read()).decode().split("\n")[:-1] if process.stdout else []
     await process.wait()
+    folder = Path(next(word for word in words if word.startswith("ControlPath=")).removeprefix("ControlPath=")).parent
+    assert await asyncio.to_thread(folder.is_dir)
     await connections.aclose()
+    assert not await asyncio.to_thread(folder.exists)
     assert "BatchMode=yes" in words
     end = words.index("--")
     assert words[end - len(port) : end] == port
