@@ -96,7 +96,7 @@ def inventory(launcher: str, folder: Path, pids: dict[str, int], stack: ExitStac
             for name in NAMES
         ]
         (folder / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
-        asking = [programs / "kubectl", "get", "pods", "-o", "json"]
+        asking = [str(programs / "kubectl"), "get", "pods", "-o", "json"]
         named = {**os.environ, "FOLDER": str(folder)}
         listed = subprocess.run(asking, capture_output=True, check=True, env=named)
         (folder / "hosts.json").write_bytes(listed.stdout)

@@ -22,7 +22,7 @@ from leadline import quantities
 from leadline.analysis.model import RunAnalysis, TestResult, Validity
 from leadline.analysis.size_model import GatewayCost
 from leadline.registry import KINDS
-from leadline.report import answers, charts, figures, host_statistics, sizes, verdicts, views
+from leadline.report import answers, charts, figures, host_clocks, host_statistics, sizes, verdicts, views
 from leadline.report.cross_checks import cross_check_rows
 from leadline.report.ladder_page import ladder_sections
 from leadline.report.page_tables import PageTable
@@ -66,6 +66,8 @@ def render_html(analysis: RunAnalysis, flame_graphs: FlameGraphs | None = None) 
             open_cases=len(sections) if len(sections) <= _MOST_OPEN_CASES else 1,
             result_reasons=reasons_of_results(analysis),
             host_groups=views.host_groups(analysis),
+            clock_rows=host_clocks.clock_rows(analysis),
+            clock_titles=host_clocks.TITLES,
             unlike_hosts=views.unlike_hosts(analysis),
             observer_costs=views.observer_costs(analysis),
             plan_link=_plan_link(analysis),

@@ -20,7 +20,7 @@ from rich.text import Text
 from leadline import quantities
 from leadline.analysis.head_and_tail import HEAD_AND_TAIL
 from leadline.analysis.model import Limit, RunAnalysis, Summary, Validity, Verdict
-from leadline.report import figures, host_statistics, verdicts
+from leadline.report import figures, host_clocks, host_statistics, verdicts
 from leadline.report.answers import answer_lines
 from leadline.report.cross_checks import cross_check_lines
 from leadline.report.ladders import ladder_blocks
@@ -55,6 +55,7 @@ def run_renderables(analysis: RunAnalysis) -> list[RenderableType]:
         server_table(analysis),
         tiers_table(analysis) or gateway_table(analysis),
         *slowest_tables(analysis),
+        clocks_table(analysis),
         bring_up_table(analysis),
         fleet_table(analysis),
         *(scaling_table(found, found[0].axis, test) for test, found in analysis.scaling.items() if found),
@@ -169,6 +170,21 @@ def gateway_table(analysis: RunAnalysis) -> RenderableType | None:
         at = [Text(row.host.removeprefix("gateway-"))] if several else []
         table.add_row(Text(row.case), Text(row.test), *at, *row.cells[:shown])
     return Group(table, *(Text(note, style="dim") for note in host_statistics.gateway_notes(analysis)))
+
+
+def clocks_table(analysis: RunAnalysis) -> RenderableType | None:
+    """The clocks that are known least; None where all hosts read one clock."""
+    rows = host_clocks.clock_rows(analysis)
+    if not rows:
+        return None
+    table = titled_table("Clocks", "of hosts with clocks of their own; the worst over all tests")
+    add_columns(table, left=("host",), right=host_clocks.TITLES)
+    for row in rows[: host_clocks.MAX_ROWS]:
+        table.add_row(Text(row.host), *row.cells)
+    if len(rows) <= host_clocks.MAX_ROWS:
+        return table
+    rest = len(rows) - host_clocks.MAX_ROWS
+    return Group(table, Text(f"{rest} more hosts, whose clocks are known better, are on the page", style="dim"))
 
 
 def bring_up_table(analysis: RunAnalysis) -> RenderableType | None:
