@@ -91,6 +91,7 @@ class Deployment:
         """`agents` by architecture; by default those that are here."""
         self._agents = agents
         self._locks: dict[Launcher, asyncio.Lock] = {}
+        self._verified: dict[Launcher, str] = {}
 
     async def launch(self, role: str, launcher: Launcher, place: str | None = None) -> Launch:
         """The launch of an agent on a host that has it, or has it now; `place` is what people call the host.
@@ -101,21 +102,30 @@ class Deployment:
         name = named(role, place)
         agents = dict(self._agents or agents_by_architecture())
         hashes = {machine: _hash_of(path, path.stat().st_mtime_ns) for machine, path in agents.items()}
-        # Agents of one host start side by side.
+        # Agents of one host start side by side, and later ones find it verified.
         async with self._locks.setdefault(launcher, asyncio.Lock()):
-            word, _, rest = (await _find(name, launcher, hashes)).partition(" ")
-            if word == "lacks":
-                rest = await _copy(name, launcher, agents[rest], hashes[rest])
-            elif word == "unknown":
-                there = ", ".join(agents)
-                raise AgentLost(
-                    name, f"it is {rest}, and here is no agent for that but for {there}: build one with `make agents`"
-                )
-            elif word != "has":
-                raise AgentLost(name, f"it has no sha256sum, by which a copy of the agent is verified ({word} {rest})")
+            path = self._verified.get(launcher)
+            if path is None:
+                path = self._verified[launcher] = await self._verify(name, launcher, agents, hashes)
         filter_ = os.environ.get(LOG_VARIABLE)
         # Variables do not pass to other hosts.
-        return Launch((rest, *(("--log", filter_) if filter_ else ())), launcher=launcher, place=place)
+        return Launch((path, *(("--log", filter_) if filter_ else ())), launcher=launcher, place=place)
+
+    async def _verify(
+        self, name: str, launcher: Launcher, agents: Mapping[str, Path], hashes: Mapping[str, str]
+    ) -> str:
+        """The path of the agent on a host, which has it or gets it."""
+        word, _, rest = (await _find(name, launcher, hashes)).partition(" ")
+        if word == "has":
+            return rest
+        if word == "lacks":
+            return await _copy(name, launcher, agents[rest], hashes[rest])
+        if word == "unknown":
+            there = ", ".join(agents)
+            raise AgentLost(
+                name, f"it is {rest}, and here is no agent for that but for {there}: build one with `make agents`"
+            )
+        raise AgentLost(name, f"it has no sha256sum, by which a copy of the agent is verified ({word} {rest})")
 
 
 async def _find(name: str, launcher: Launcher, hashes: Mapping[str, str]) -> str:
