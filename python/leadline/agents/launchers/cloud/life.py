@@ -1,0 +1,267 @@
+"""The life of a fleet: bring it up, and take it down. Owns that nothing is left of a fleet that did not come up whole.
+
+Removal asks the provider what there is, by the fleet's name: it does not rely on what this process remembers, so it
+finds what was created by a request whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+
+from leadline.agents.launchers.cloud.inventory import host_name
+from leadline.agents.launchers.cloud.key_files import make_folder, make_key, remove_folder
+from leadline.agents.launchers.cloud.model import (
+    RESOURCE_PREFIX,
+    CloudFailed,
+    CloudFleet,
+    Machine,
+    Offer,
+    Provider,
+    Refused,
+    describe_group,
+    whole_seconds,
+)
+from leadline.agents.launchers.cloud.ssh_ready import find_answering
+from leadline.agents.launchers.cloud.user_data import halt_script
+from leadline.errors import InputError, Interrupted, LeadlineError
+
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 3.0)
+"""Between looks at what changes at the provider; the last one is repeated."""
+MAX_REMOVAL_S = 600.0
+"""How long a removal waits for machines to be gone."""
+MAX_START_S = 600.0
+"""How long machines may take to run where nothing is said."""
+_GROUP_RETRY_S = 60.0
+"""How long a security group may stay in use after its machines are gone."""
+_LATE_LOOKS = 3
+"""How often a removal looks again for machines of a request whose answer was lost."""
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What a fleet's life needs of its surroundings."""
+
+    show: Callable[[str], None] = lambda _: None
+    """Takes a line of progress."""
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether the user wants an end."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
+    find_answering: Callable[[Sequence[str]], set[str]] = find_answering
+    """Takes addresses, and returns those at which SSH answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetUp:
+    """A fleet that came up."""
+
+    machines: list[Machine]
+    """In the order of their names."""
+    end: datetime
+    has_own_key: bool
+    """Whether the key pair was generated for this fleet."""
+
+
+@dataclass(slots=True)
+class Removal:
+    """What a removal did."""
+
+    fleet: str
+    machines: int = 0
+    groups: int = 0
+    keys: int = 0
+    left: list[str] = field(default_factory=list)
+    """What is still there, each with the reason."""
+
+
+def check_free(provider: Provider, name: str) -> None:
+    """Check that there is nothing of a fleet of this name. Raises InputError."""
+    if any(fleet.name == name for fleet in provider.find_fleets()):
+        hint = f"choose another --name, or remove it with: leadline fleet down {name} --provider {provider.name}"
+        raise InputError(f"--name: there is a fleet {name} already", hint=hint)
+
+
+def bring_up(
+    provider: Provider, offer: Offer, folder: Path, hooks: Hooks, *, wait_s: float, is_kept: bool = False
+) -> FleetUp:
+    """Create a fleet, and wait until all of its machines run and SSH answers on them.
+
+    What was created is removed again if that fails or the user wants an end, unless `is_kept`.
+
+    Args:
+        provider: Where.
+        offer: What.
+        folder: For the fleet's files on this computer.
+        hooks: The surroundings.
+        wait_s: How long to wait for the machines; 0 does not wait for SSH.
+        is_kept: Whether to leave what there is after a failure.
+
+    Raises:
+        InputError: there is a fleet of this name, or the provider says that something is wrong with the request.
+        Interrupted: the user wanted an end.
+        CloudFailed: the provider refused, a machine failed, or the time was over.
+    """
+    name = offer.request.name
+    check_free(provider, name)
+    make_folder(folder)
+    try:
+        end, has_own_key = _create(provider, offer, folder, hooks)
+        return FleetUp(_await_machines(provider, offer, hooks, wait_s), end, has_own_key)
+    except BaseException as failure:
+        if is_kept:
+            hooks.show(f"kept, until its end: leadline fleet down {name} --provider {provider.name}")
+            raise
+        hooks.show(f"removing what there is of the fleet {name}")
+        removal = take_down(provider, name, hooks, is_answer_lost=_is_answer_lost(failure))
+        if removal.left:
+            hooks.show(f"not removed: {'; '.join(removal.left)}")
+        else:
+            remove_folder(folder)
+        raise
+
+
+def take_down(provider: Provider, name: str, hooks: Hooks, *, is_answer_lost: bool = False) -> Removal:
+    """Remove all that there is of a fleet: machines, security group, key pair. Nothing being there is no error.
+
+    Raises no LeadlineError: what could not be removed is in the result. `is_answer_lost` tells that machines may still
+    appear.
+    """
+    removal = Removal(name)
+    try:
+        _remove_machines(provider, removal, hooks, _LATE_LOOKS if is_answer_lost else 1)
+        fleet = next((one for one in provider.find_fleets() if one.name == name), CloudFleet(name))
+    except LeadlineError as failure:
+        removal.left.append(f"the fleet {name} ({failure})")
+        return removal
+    for group in fleet.groups:
+        delete = partial(provider.delete_group, group.id)
+        removal.groups += _remove(f"the security group {group.id}", delete, removal, hooks)
+    for key in fleet.keys:
+        removal.keys += _remove(f"the key pair {key}", partial(provider.delete_key, key), removal, hooks)
+    return removal
+
+
+def _create(provider: Provider, offer: Offer, folder: Path, hooks: Hooks) -> tuple[datetime, bool]:
+    request = offer.request
+    key = request.key
+    if key is None:
+        key = f"{RESOURCE_PREFIX}{request.name}"
+        provider.import_key(key, make_key(folder, key))
+        hooks.show(f"key pair {key}")
+    _check_stopped(hooks)
+    end = whole_seconds(hooks.now()) + timedelta(seconds=request.ttl_s)
+    group = provider.create_group(offer, describe_group(end))
+    hooks.show(f"security group {group}")
+    _check_stopped(hooks)
+    provider.create_machines(offer, key, group, end, halt_script(request.name, end, request.ttl_s))
+    hooks.show(f"{request.count} machines of type {request.machine_type} are starting")
+    return end, request.key is None
+
+
+def _await_machines(provider: Provider, offer: Offer, hooks: Hooks, wait_s: float) -> list[Machine]:
+    """Wait until all machines run, have addresses and answer."""
+    count = offer.request.count
+    is_ssh_awaited = wait_s > 0
+    until = hooks.now() + timedelta(seconds=wait_s or MAX_START_S)
+    running: set[str] = set()
+    answering: set[str] = set()
+    for pause_s in _pauses():
+        _check_stopped(hooks)
+        machines = provider.list_machines(offer.request.name)
+        names = {machine.id: host_name(place) for place, machine in enumerate(machines)}
+        _check_none_failed(machines, names)
+        for machine in machines:
+            if machine.id not in running and machine.state == "running" and machine.ssh_address:
+                running.add(machine.id)
+                hooks.show(f"{names[machine.id]} ({machine.id}) runs, {machine.ssh_address}")
+        if is_ssh_awaited:
+            asked = {str(one.ssh_address): one.id for one in machines if one.id in running - answering}
+            for address in sorted(hooks.find_answering(list(asked)), key=lambda one: names[asked[one]]):
+                answering.add(asked[address])
+                hooks.show(f"{names[asked[address]]}: SSH answers ({len(answering)} of {count})")
+        ready = answering if is_ssh_awaited else running
+        if len(machines) == count and ready >= set(names):
+            return machines
+        if hooks.now() >= until:
+            raise CloudFailed(_describe_wait(machines, names, ready, count, wait_s or MAX_START_S))
+        hooks.sleep(pause_s)
+    raise AssertionError("the pauses have no end")
+
+
+def _check_none_failed(machines: Sequence[Machine], names: dict[str, str]) -> None:
+    """Raise CloudFailed for a machine that will not run any more."""
+    for machine in machines:
+        if machine.state in ("failed", "ending", "halted"):
+            why = f": {machine.fault}" if machine.fault else ""
+            raise CloudFailed(f"{names[machine.id]} ({machine.id}) did not start, and is {machine.state}{why}")
+
+
+def _describe_wait(
+    machines: Sequence[Machine], names: dict[str, str], ready: set[str], count: int, wait_s: float
+) -> str:
+    late = [
+        f"{names[one.id]} ({one.state}, {one.ssh_address or 'no address'})" for one in machines if one.id not in ready
+    ]
+    missing = count - len(machines)
+    said = [*late[:10], *([f"{len(late) - 10} more"] if len(late) > 10 else [])]
+    said += [f"{missing} that the provider does not list"] if missing > 0 else []
+    return f"after {wait_s:.0f} s {len(ready)} of {count} machines are ready; not ready: {', '.join(said)}"
+
+
+def _check_stopped(hooks: Hooks) -> None:
+    if hooks.is_stopped():
+        raise Interrupted("stopped before the fleet was up")
+
+
+def _is_answer_lost(failure: BaseException) -> bool:
+    """Whether a request may have been carried out though it failed here."""
+    return isinstance(failure, CloudFailed) and not isinstance(failure, Refused)
+
+
+def _remove_machines(provider: Provider, removal: Removal, hooks: Hooks, looks: int) -> None:
+    """Remove the machines, and wait until they are gone."""
+    until = hooks.now() + timedelta(seconds=MAX_REMOVAL_S)
+    asked: set[str] = set()
+    pauses = _pauses()
+    while looks:
+        machines = provider.list_machines(removal.fleet)
+        if not machines:
+            looks -= 1
+        elif hooks.now() >= until:
+            removal.left += [f"the machine {one.id} ({one.state})" for one in machines]
+            break
+        new = [one for one in machines if one.id not in asked]
+        if new:
+            provider.delete_machines([one for one in new if one.state != "ending"])
+            asked |= {one.id for one in new}
+            hooks.show(f"{len(new)} machines of {removal.fleet} are ending")
+        if looks:
+            hooks.sleep(next(pauses))
+    removal.machines = len(asked) - sum(one.startswith("the machine ") for one in removal.left)
+
+
+def _remove(what: str, remove: Callable[[], None], removal: Removal, hooks: Hooks) -> int:
+    """Remove one thing, which may be in use for a while. Returns 1 if it is gone."""
+    until = hooks.now() + timedelta(seconds=_GROUP_RETRY_S)
+    for pause_s in _pauses():
+        try:
+            remove()
+        except LeadlineError as failure:
+            # A group stays in use for a while after its machines.
+            if not isinstance(failure, CloudFailed) or hooks.now() >= until:
+                removal.left.append(f"{what} ({failure})")
+                return 0
+        else:
+            return 1
+        hooks.sleep(pause_s)
+    raise AssertionError("the pauses have no end")
+
+
+def _pauses() -> Iterator[float]:
+    return chain(PAUSES_S, repeat(PAUSES_S[-1]))

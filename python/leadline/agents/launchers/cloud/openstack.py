@@ -1,0 +1,290 @@
+"""Machines of OpenStack (Nova, Neutron, Glance), by libcloud's driver.
+
+A machine that halts stays, and costs as before: only `leadline fleet down` removes it, from any computer.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from leadline.agents.launchers.cloud.calls import TIMEOUT_S, BadRequest, provider_call
+from leadline.agents.launchers.cloud.images import find_user, is_for, rank_cloud_image
+from leadline.agents.launchers.cloud.model import (
+    RESOURCE_PREFIX,
+    TAG_END,
+    TAG_FLEET,
+    CloudFleet,
+    FleetRequest,
+    Group,
+    Image,
+    Machine,
+    Offer,
+    Price,
+    collect_fleets,
+    format_time,
+    parse_group_end,
+    parse_time,
+)
+from leadline.agents.launchers.cloud.openstack_account import OpenStackAccount
+from leadline.errors import InputError, LeadlineError
+
+_DEFAULT_ARCH = "x86_64"
+_POSITION = "leadline-position"
+"""Tag with a machine's place in its fleet."""
+
+
+class OpenStack:
+    """One project of an OpenStack cloud, in one region."""
+
+    name = "openstack"
+    ends_halted = False
+
+    def __init__(self, account: OpenStackAccount) -> None:
+        """Connect by an account. Nothing is sent yet."""
+        from libcloud import security
+        from libcloud.compute.drivers.openstack import OpenStackNodeDriver
+
+        self.region = account.region or ""
+        self._where = f"openstack in {account.region}" if account.region else "openstack"
+        if account.ca_file:
+            security.CA_CERTS_PATH = account.ca_file
+        self._driver: Any = OpenStackNodeDriver(
+            account.user,
+            account.secret,
+            api_version="2.2",
+            timeout=TIMEOUT_S,
+            ex_force_auth_url=account.auth_url,
+            ex_force_auth_version="3.x_appcred" if account.is_application else "3.x_password",
+            ex_tenant_name=account.project,
+            ex_tenant_domain_id=account.project_domain,
+            ex_domain_name=account.user_domain,
+            ex_force_service_region=account.region,
+        )
+        self._flavors: dict[str, str] | None = None
+
+    def offer(self, request: FleetRequest) -> Offer:
+        """See `Provider`."""
+        if request.is_spot:
+            raise InputError("--spot: openstack has no spot machines", hint="leave it out")
+        if request.subnet is not None:
+            raise InputError("--subnet: openstack connects machines to networks", hint="name it with --network")
+        flavors = {name: identifier for identifier, name in self._read_flavors().items()}
+        if request.machine_type not in flavors:
+            raise InputError(
+                f"--type: {self._where} has no {request.machine_type}", hint=_near(request.machine_type, flavors)
+            )
+        image = self._find_image(request)
+        network = self._find_network(request)
+        if request.key is not None:
+            with self._call("list the key pairs"):
+                keys = [key.name for key in self._driver.list_key_pairs()]
+            if request.key not in keys:
+                raise InputError(f"--key: {self._where} has no key pair {request.key}", hint=_near(request.key, keys))
+        flavor = flavors[request.machine_type]
+        return Offer(request, image, request.arch, self.find_price(request.machine_type), network, flavor=flavor)
+
+    def find_price(self, machine_type: str) -> Price | None:
+        """See `Provider`: no list has the prices of OpenStack clouds."""
+        return None
+
+    def find_fleets(self) -> list[CloudFleet]:
+        """See `Provider`."""
+        with self._call("list the security groups"):
+            found = [one for one in self._driver.ex_list_security_groups() if one.name.startswith(RESOURCE_PREFIX)]
+        groups = [
+            Group(one.id, one.name.removeprefix(RESOURCE_PREFIX), parse_group_end(one.description)) for one in found
+        ]
+        with self._call("list the key pairs"):
+            keys = [key.name for key in self._driver.list_key_pairs()]
+        return collect_fleets(self._list(lambda _: True), groups, keys)
+
+    def list_machines(self, fleet: str) -> list[Machine]:
+        """See `Provider`."""
+        return self._list(lambda name: name == fleet)
+
+    def import_key(self, name: str, public_key: str) -> None:
+        """See `Provider`."""
+        with self._call("import the key"):
+            self._driver.import_key_pair_from_string(name, public_key)
+
+    def create_group(self, offer: Offer, description: str) -> str:
+        """See `Provider`. What the machines send is allowed by Neutron's own rules of a new group."""
+        with self._call("create the security group"):
+            group = self._driver.ex_create_security_group(f"{RESOURCE_PREFIX}{offer.request.name}", description)
+            allow = self._driver.ex_create_security_group_rule
+            allow(group, "tcp", 22, 22, cidr=offer.request.ssh_from)
+            allow(group, None, None, None, source_security_group=group)
+        identifier: str = group.id
+        return identifier
+
+    def create_machines(self, offer: Offer, key: str, group: str, end: datetime, user_data: str) -> None:
+        """See `Provider`: by one request for each machine, which Nova starts side by side."""
+        from libcloud.compute.base import NodeImage, NodeSize
+        from libcloud.compute.drivers.openstack import OpenStackNetwork, OpenStackSecurityGroup
+
+        request = offer.request
+        name = f"{RESOURCE_PREFIX}{request.name}"
+        for position in range(request.count):
+            with self._call(f"create machine {position + 1} of {request.count}"):
+                self._driver.create_node(
+                    name=f"{name}-{position + 1}",
+                    size=NodeSize(offer.flavor, request.machine_type, 0, 0, 0, 0, self._driver),
+                    image=NodeImage(offer.image.id, offer.image.name, self._driver),
+                    networks=[OpenStackNetwork(offer.network, offer.network, None, self._driver)],
+                    ex_keyname=key,
+                    ex_security_groups=[OpenStackSecurityGroup(group, None, name, "", self._driver)],
+                    ex_userdata=user_data,
+                    ex_metadata={TAG_FLEET: request.name, TAG_END: format_time(end), _POSITION: str(position)},
+                )
+
+    def delete_machines(self, machines: Sequence[Machine]) -> None:
+        """See `Provider`: by one request for each, and the first error is raised after all of them."""
+        first: LeadlineError | None = None
+        for machine in machines:
+            try:
+                with self._unless_gone(f"remove the machine {machine.id}"):
+                    self._driver.connection.request(f"/servers/{machine.id}", method="DELETE")
+            except LeadlineError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def delete_group(self, group: str) -> None:
+        """See `Provider`."""
+        with self._unless_gone("remove the security group"):
+            self._driver.network_connection.request(f"/v2.0/security-groups/{group}", method="DELETE")
+
+    def delete_key(self, name: str) -> None:
+        """See `Provider`."""
+        with self._unless_gone("remove the key pair"):
+            self._driver.connection.request(f"/os-keypairs/{name}", method="DELETE")
+
+    @contextmanager
+    def _call(self, what: str) -> Iterator[None]:
+        try:
+            with provider_call(self._where, what):
+                yield
+        except ValueError as error:
+            if "more than 1 matching endpoint" not in str(error):
+                raise
+            hint = "name one with --region or OS_REGION_NAME"
+            raise InputError(f"{self._where} has several regions", hint=hint) from None
+
+    @contextmanager
+    def _unless_gone(self, what: str) -> Iterator[None]:
+        """A call whose purpose is that something is gone: that it is gone already is no error."""
+        try:
+            with self._call(what):
+                yield
+        except BadRequest as refusal:
+            if refusal.reason != "404":
+                raise
+
+    def _read_flavors(self) -> dict[str, str]:
+        """The name of each flavor by its identifier."""
+        if self._flavors is None:
+            with self._call("list the flavors"):
+                self._flavors = {size.id: size.name for size in self._driver.list_sizes()}
+        return self._flavors
+
+    def _list(self, is_wanted: Callable[[str], bool]) -> list[Machine]:
+        with self._call("list the machines"):
+            nodes = self._driver.list_nodes()
+        ours = [
+            node
+            for node in nodes
+            if TAG_FLEET in node.extra["metadata"] and is_wanted(node.extra["metadata"][TAG_FLEET])
+        ]
+        flavors = self._read_flavors() if ours else {}
+        found = [_to_machine(node, flavors) for node in ours if node.extra["vm_state"] != "deleted"]
+        return sorted(found, key=lambda machine: (machine.fleet, machine.position, machine.id))
+
+    def _find_image(self, request: FleetRequest) -> Image:
+        with self._call("list the images"):
+            images = self._driver.list_images()
+        if request.image is not None:
+            named = [one for one in images if request.image in (one.id, one.name)]
+            if not named:
+                names = [one.name for one in images]
+                raise InputError(f"--image: {self._where} has no {request.image}", hint=_near(request.image, names))
+            chosen, owner = max(named, key=_age), "named by --image"
+        else:
+            arch = request.arch or _DEFAULT_ARCH
+            ranked = [
+                (rank, _age(one), one)
+                for one in images
+                if one.extra["visibility"] == "public"
+                and is_for(one.name, arch)
+                and (rank := rank_cloud_image(one.name))
+            ]
+            if not ranked:
+                raise InputError(
+                    f"{self._where} has no public image of Debian or Ubuntu for {arch}", hint="name one with --image"
+                )
+            chosen, owner = max(ranked, key=lambda one: one[:2])[2], "public image of the cloud"
+        return Image(chosen.id, chosen.name, owner, request.user or find_user(chosen.name, self.name))
+
+    def _find_network(self, request: FleetRequest) -> str:
+        """The network's identifier: of the one that is named, or of the only one that is no external one."""
+        with self._call("list the networks"):
+            networks = self._driver.ex_list_networks()
+        if request.network is not None:
+            named = [one.id for one in networks if request.network in (one.id, one.name)]
+            if len(named) == 1:
+                found: str = named[0]
+                return found
+            count = "several networks" if named else "no network"
+            hint = "name its identifier" if named else _near(request.network, [one.name for one in networks])
+            raise InputError(f"--network: {self._where} has {count} {request.network}", hint=hint)
+        inner = [one for one in networks if not one.extra.get("router:external")]
+        if len(inner) != 1:
+            names = ", ".join(one.name for one in inner) or "none"
+            raise InputError(
+                f"{self._where} has {len(inner)} networks to choose from", hint=f"--network; there are {names}"
+            )
+        only: str = inner[0].id
+        return only
+
+
+def _to_machine(node: Any, flavors: dict[str, str]) -> Machine:
+    extra = node.extra
+    flavor = extra["flavor_details"] or {}
+    position = extra["metadata"].get(_POSITION, "0")
+    public, private = _of_version_4(node.public_ips), _of_version_4(node.private_ips)
+    return Machine(
+        id=node.id,
+        fleet=extra["metadata"][TAG_FLEET],
+        state="ending" if extra["task_state"] == "deleting" else _STATES.get(str(node.state), "pending"),
+        machine_type=flavor.get("original_name") or flavors.get(extra["flavorId"], extra["flavorId"]),
+        created=node.created_at,
+        end=parse_time(extra["metadata"].get(TAG_END)),
+        address=next(iter((*private, *public)), None),
+        public_address=next(iter(public), None),
+        position=int(position) if position.isdecimal() else 0,
+        fault=(extra["fault"] or {}).get("message", ""),
+    )
+
+
+_STATES = {
+    "running": "running", "stopped": "halted", "suspended": "halted", "paused": "halted", "error": "failed",
+    "terminated": "ending",
+}  # fmt: skip
+"""Maps libcloud's states to those of `Machine`; the others are on their way."""
+
+
+def _of_version_4(addresses: Sequence[str]) -> list[str]:
+    return [one for one in addresses if ":" not in one]
+
+
+def _age(image: Any) -> str:
+    return str(image.extra["created"])
+
+
+def _near(word: str, known: Any) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:20]) or 'none'}"

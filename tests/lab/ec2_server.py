@@ -1,0 +1,83 @@
+"""A server that answers as EC2 does: moto's, as a program. `ec2_server.py IMAGES` prints its URL, and ends with stdin.
+
+Added to moto: the namespace of the answers is EC2's to the letter, as libcloud reads it; requests are recorded; and an
+action can be told to fail, or to be carried out without an answer.
+
+    GET /control/requests                                    the parameters of all requests, as JSON
+    GET /control/fault?action=A&code=C&message=M&status=400  the next A is refused; without a code it is carried out,
+                                                             and its connection closed
+    GET /control/end?fleet=F                                 moves the end in the tags of a fleet to the past
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qsl
+
+os.environ["MOTO_AMIS_PATH"] = sys.argv[1]
+
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+_NAMESPACE = b'xmlns="http://ec2.amazonaws.com/doc/2016-11-15"'
+_PAST = "2020-01-01T00:00:00Z"
+
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class Ec2:
+    """moto's application, with what is added to it."""
+
+    def __init__(self) -> None:
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._requests: list[dict[str, str]] = []
+        self._faults: dict[str, dict[str, str]] = {}
+
+    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        words = dict(parse_qsl(environ["QUERY_STRING"]))
+        path = environ["PATH_INFO"]
+        if path.startswith("/control/"):
+            start("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(self._control(path.removeprefix("/control/"), words)).encode()]
+        if not path.startswith("/moto-api"):
+            self._requests.append(words)
+        fault = self._faults.pop(words.get("Action", ""), None)
+        if fault is not None and "code" in fault:
+            start(f"{fault.get('status', '400')} Refused", [("Content-Type", "text/xml")])
+            error = f"<Code>{fault['code']}</Code><Message>{fault['message']}</Message>"
+            return [f"<Response><Errors><Error>{error}</Error></Errors></Response>".encode()]
+        head: list[Any] = []
+        body = b"".join(self._moto(environ, lambda *given: head.extend(given)))
+        if fault is not None:
+            raise ConnectionError("the answer is lost")
+        body = body.replace(_NAMESPACE, _NAMESPACE[:-1] + b'/"')
+        start(head[0], [(name, value) for name, value in head[1] if name.lower() != "content-length"])
+        return [body]
+
+    def _control(self, name: str, words: dict[str, str]) -> Any:
+        if name == "fault":
+            self._faults[words["action"]] = words
+        if name == "end":
+            for instance in ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].all_instances():
+                if {"key": "leadline-fleet", "value": words["fleet"]} in instance.get_tags():
+                    instance.add_tags({"leadline-end": _PAST})
+        return self._requests
+
+
+class _Quiet(WSGIRequestHandler):  # type: ignore[misc]
+    def log(self, *_: Any) -> None:
+        """Nothing of each request."""
+
+
+if __name__ == "__main__":
+    server = make_server("127.0.0.1", 0, Ec2(), threaded=True, request_handler=_Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    sys.stdin.read()
