@@ -4,15 +4,19 @@ Added to moto: the namespace of the answers is EC2's to the letter, as libcloud 
 action can be told to fail, or to be carried out without an answer.
 
     GET /control/requests                                    the parameters of all requests, as JSON
-    GET /control/fault?action=A&code=C&message=M&status=400  the next A is refused; without a code it is carried out,
-                                                             and its connection closed
+    GET /control/fault?action=A&code=C&message=M&status=400  an A is refused, after `skip` others; without a code it is
+                                                             carried out, and its connection closed
+    GET /control/hold?state=pending                          what state machines that run are said to have
     GET /control/end?fleet=F                                 moves the end in the tags of a fleet to the past
+    GET /control/left                                        machines that are not gone, and names of groups and keys
+    GET /control/reset                                       forgets everything
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -39,6 +43,7 @@ class Ec2:
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._requests: list[dict[str, str]] = []
         self._faults: dict[str, dict[str, str]] = {}
+        self._held = "running"
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         words = dict(parse_qsl(environ["QUERY_STRING"]))
@@ -48,7 +53,7 @@ class Ec2:
             return [json.dumps(self._control(path.removeprefix("/control/"), words)).encode()]
         if not path.startswith("/moto-api"):
             self._requests.append(words)
-        fault = self._faults.pop(words.get("Action", ""), None)
+        fault = self._next_fault(words.get("Action", ""))
         if fault is not None and "code" in fault:
             start(f"{fault.get('status', '400')} Refused", [("Content-Type", "text/xml")])
             error = f"<Code>{fault['code']}</Code><Message>{fault['message']}</Message>"
@@ -56,18 +61,45 @@ class Ec2:
         head: list[Any] = []
         body = b"".join(self._moto(environ, lambda *given: head.extend(given)))
         if fault is not None:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionError("the answer is lost")
+        # Errors of EC2 have no namespace.
+        body = body.replace(b"<Response " + _NAMESPACE, b"<Response")
         body = body.replace(_NAMESPACE, _NAMESPACE[:-1] + b'/"')
+        body = body.replace(b"<name>running</name>", f"<name>{self._held}</name>".encode())
         start(head[0], [(name, value) for name, value in head[1] if name.lower() != "content-length"])
         return [body]
 
+    def _next_fault(self, action: str) -> dict[str, str] | None:
+        fault = self._faults.get(action)
+        if fault is None:
+            return None
+        skip = int(fault.get("skip", "0"))
+        if skip:
+            fault["skip"] = str(skip - 1)
+            return None
+        return self._faults.pop(action)
+
     def _control(self, name: str, words: dict[str, str]) -> Any:
+        backend = ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"]
         if name == "fault":
             self._faults[words["action"]] = words
-        if name == "end":
-            for instance in ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].all_instances():
-                if {"key": "leadline-fleet", "value": words["fleet"]} in instance.get_tags():
+        elif name == "hold":
+            self._held = words["state"]
+        elif name == "end":
+            for instance in backend.all_instances():
+                if ("leadline-fleet", words["fleet"]) in [(tag["key"], tag["value"]) for tag in instance.get_tags()]:
                     instance.add_tags({"leadline-end": _PAST})
+            for group in backend.describe_security_groups():
+                if group.name == f"leadline-fleet-{words['fleet']}":
+                    group.description = f"leadline-end={_PAST}"
+        elif name == "left":
+            machines = [one.id for one in backend.all_instances() if one._state.name != "terminated"]
+            groups = [one.name for one in backend.describe_security_groups() if one.name != "default"]
+            return {"machines": machines, "groups": groups, "keys": list(backend.key_pairs)}
+        elif name == "reset":
+            ec2_backends.reset()
+            self._requests, self._faults, self._held = [], {}, "running"
         return self._requests
 
 
