@@ -22,19 +22,13 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, fleet_lines
 from ruamel.yaml import YAML
 
 from waiting import WITHIN_S, until
 
 HERE = Path(__file__).parent
-ENVIRONMENT = HERE.parents[1] / ".venv-cloud" / "bin"
-pytestmark = [
-    pytest.mark.skipif(
-        not (ENVIRONMENT / "leadline").exists(), reason="libcloud is not installed (make .venv-cloud/.installed)"
-    ),
-    pytest.mark.takes(15),
-]
-SECRET = "geheim-4711"
+pytestmark = [pytest.mark.skipif(not (ENVIRONMENT / "leadline").exists(), reason=REASON), pytest.mark.takes(12)]
 UP = ("up", "--provider", "aws", "--type", "m7i.large", "--name", "lab", "--wait", "0s", "--yes")
 NOTHING: dict[str, list[str]] = {"machines": [], "groups": [], "keys": []}
 DEBIAN = "136693071363"
@@ -60,8 +54,9 @@ IMAGES = [
 class Cloud:
     """The server, and `leadline fleet` against it in a folder of the test."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, process: FleetLines) -> None:
         self._url = url
+        self._process = process
         self.folder = Path()
 
     def control(self, name: str, **words: str) -> Any:
@@ -73,36 +68,18 @@ class Cloud:
         return [one for one in self.control("requests") if one.get("Action") == action]
 
     def variables(self, **more: str) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OS_", "PYTHON"))}
         aws = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
-        home = {"HOME": str(self.folder), "XDG_DATA_HOME": str(self.folder / "data")}
-        return {**own, **aws, **home, "AWS_ENDPOINT_URL_EC2": self._url, "COLUMNS": "120", **more}
+        return {**clean_environment(self.folder), **aws, "AWS_ENDPOINT_URL_EC2": self._url, **more}
 
-    def fleet(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run one command to its end, as users do."""
-        argv = [ENVIRONMENT / "leadline", "fleet", *words]
-        return self._checked(
-            subprocess.run(
-                argv, cwd=self.folder, env=self.variables(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                timeout=WITHIN_S, check=False,
-            )
-        )  # fmt: skip
-
-    def lines(self, *lines: tuple[tuple[str, ...], dict[str, str]]) -> list[tuple[int, str, str]]:
-        """Run several commands, each with further variables, in one process. Returns exit codes and outputs."""
-        done = subprocess.run(
-            [ENVIRONMENT / "python", HERE / "command_lines.py"], cwd=self.folder, env=self.variables(),
-            input=json.dumps([[["fleet", *words], variables] for words, variables in lines]),
-            capture_output=True, text=True, timeout=WITHIN_S, check=True,
-        )  # fmt: skip
-        assert SECRET not in done.stdout
-        found = json.loads(done.stdout)
-        return [(code, out, err) for code, out, err in found]
+    def fleet(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end, with further variables."""
+        (ended,) = self._process.run(self.folder, self.variables(**more), words)
+        return ended
 
     def started(self, *words: str) -> subprocess.Popen[str]:
-        """Start one command whose machines do not run yet."""
+        """Start one command in a process of its own, whose machines do not run yet."""
         self.control("hold", state="pending")
-        argv = [ENVIRONMENT / "leadline", "fleet", *words]
+        argv = [str(ENVIRONMENT / "leadline"), "fleet", *words]
         process = subprocess.Popen(
             argv, cwd=self.folder, env=self.variables(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -113,19 +90,17 @@ class Cloud:
         found: dict[str, list[str]] = self.control("left")
         return found
 
-    def _checked(self, done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-        assert SECRET not in done.stdout + done.stderr and "Traceback" not in done.stderr
-        return done
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    images = tmp_path_factory.mktemp("ec2") / "images.json"
+    folder = tmp_path_factory.mktemp("ec2")
+    images = folder / "images.json"
     images.write_text(json.dumps(IMAGES))
     argv = [ENVIRONMENT / "python", HERE / "ec2_server.py", images]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdin is not None
-        yield Cloud(process.stdout.readline().strip())
+        with fleet_lines(folder) as lines:
+            yield Cloud(process.stdout.readline().strip(), lines)
         process.stdin.close()
 
 
@@ -174,14 +149,16 @@ def test_whole_life_of_a_fleet(cloud: Cloud) -> None:
 
 
 def test_expired_fleets_are_found_and_removed_and_others_stay(cloud: Cloud) -> None:
-    ups = [((*UP[:6], name, *UP[7:], "--count", "1"), {}) for name in ("old", "new")]
-    assert [code for code, _, _ in cloud.lines(*ups)] == [0, 0]
+    for name in ("old", "new"):
+        assert cloud.fleet(*UP[:6], name, *UP[7:], "--count", "1").returncode == 0
     cloud.control("end", fleet="old")
     down = ("down", "--provider", "aws", "--all-expired")
-    listed, removed, again = cloud.lines((("list", "--provider", "aws"), {}), (down, {}), ((*down, "--json"), {}))
-    assert "expired: leadline fleet down --all-expired --provider aws" in listed[2]
-    assert removed[0] == 0 and again[0] == 0
-    assert json.loads(again[1])["fleets"] == []
+    assert (
+        "expired: leadline fleet down --all-expired --provider aws" in cloud.fleet("list", "--provider", "aws").stderr
+    )
+    assert cloud.fleet(*down).returncode == 0
+    again = cloud.fleet(*down, "--json")
+    assert (again.returncode, json.loads(again.stdout)["fleets"]) == (0, [])
     assert len(cloud.left()["machines"]) == 1 and cloud.left()["keys"] == ["leadline-fleet-new"]
 
 
@@ -232,13 +209,13 @@ def test_what_a_killed_command_left_is_removed_from_any_computer(cloud: Cloud) -
     assert len(cloud.left()["machines"]) == 3 and "leadline-end" in str(cloud.sent("RunInstances"))
     shutil.rmtree(cloud.folder / "data")
     down = ("down", "lab", "--provider", "aws")
-    removed, again = cloud.lines((down, {}), (down, {}))
-    assert (removed[0], again[0], cloud.left()) == (0, 0, NOTHING)
-    assert again[2] == "leadline: lab: aws in us-east-1 has nothing of it\n"
+    removed, again = cloud.fleet(*down), cloud.fleet(*down)
+    assert (removed.returncode, again.returncode, cloud.left()) == (0, 0, NOTHING)
+    assert again.stderr == "leadline: lab: aws in us-east-1 has nothing of it\n"
 
 
 def test_what_cannot_be_removed_is_named(cloud: Cloud) -> None:
-    assert cloud.lines(((*UP, "--count", "1"), {}))[0][0] == 0
+    assert cloud.fleet(*UP, "--count", "1").returncode == 0
     cloud.control("fault", action="DeleteKeyPair", code="UnauthorizedOperation", message="Not allowed.", status="403")
     ended = cloud.fleet("down", "lab", "--provider", "aws", "--json")
     assert ended.returncode == 1
@@ -251,7 +228,7 @@ def test_what_cannot_be_removed_is_named(cloud: Cloud) -> None:
 
 def test_the_price_is_shown_before_the_question_and_no_is_no(cloud: Cloud) -> None:
     user, terminal = pty.openpty()
-    argv = [ENVIRONMENT / "leadline", "fleet", *UP[:-1], "--count", "2"]
+    argv = [str(ENVIRONMENT / "leadline"), "fleet", *UP[:-1], "--count", "2"]
     with subprocess.Popen(
         argv, cwd=cloud.folder, env=cloud.variables(), stdin=terminal, stderr=terminal, stdout=subprocess.DEVNULL
     ) as process:
@@ -268,12 +245,12 @@ def test_the_price_is_shown_before_the_question_and_no_is_no(cloud: Cloud) -> No
 
 def test_spot_machines_of_another_architecture_and_an_own_key(cloud: Cloud) -> None:
     words = ("up", "--provider", "aws", "--type", "c7g.large", "--name", "arm", "--wait", "0s", "--yes", "--count", "1")
-    done, taken = cloud.lines(((*words, "--spot", "--json"), {}), ((*words, "--spot"), {}))
-    assert done[0] == 0, done[2]
-    assert "spot machines of type c7g.large (aarch64)" in done[2] and "price: at most " in done[2]
+    done, taken = cloud.fleet(*words, "--spot", "--json"), cloud.fleet(*words, "--spot")
+    assert done.returncode == 0, done.stderr
+    assert "spot machines of type c7g.large (aarch64)" in done.stderr and "price: at most " in done.stderr
     (run,) = cloud.sent("RunInstances")
     assert (run["InstanceMarketOptions.MarketType"], run["ImageId"]) == ("spot", IMAGES[3]["ami_id"])
-    assert taken[0] == 2 and "--name: there is a fleet arm already; choose another --name" in taken[2]
+    assert taken.returncode == 2 and "--name: there is a fleet arm already; choose another --name" in taken.stderr
 
 
 NO_ACCOUNT = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
@@ -306,13 +283,25 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
 }
 
 
-def test_what_is_wrong_is_said_in_one_line_before_anything_is_created(cloud: Cloud) -> None:
-    ended = cloud.lines(*(((*UP, "--count", "2", *words), more) for words, more, _ in REFUSED.values()))
-    for name, (code, out, err), (_, _, message) in zip(REFUSED, ended, REFUSED.values(), strict=True):
-        assert (code, out, err.count("\n")) == (2, "", 1), (name, code, err)
-        assert message in err, name
-    asked = cloud.lines(((*UP[:-1], "--count", "2"), {}))[0]
-    assert asked[0] == 2 and asked[2].endswith("asks before it creates machines, and there is no terminal; add --yes\n")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_wrong_is_said_in_one_line_before_anything_is_created(name: str, cloud: Cloud) -> None:
+    words, variables, message = REFUSED[name]
+    ended = cloud.fleet(*UP, "--count", "2", *words, **variables)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+    assert message in ended.stderr
     assert cloud.left() == NOTHING and cloud.sent("ImportKeyPair") == []
-    gone = cloud.lines((("list", "--provider", "aws"), {"AWS_ENDPOINT_URL_EC2": "http://127.0.0.1:9"}))[0]
-    assert gone[0] == 1 and gone[2].startswith("leadline: aws in us-east-1 cannot be reached to list")
+
+
+def test_without_a_terminal_nothing_is_created_without_yes(cloud: Cloud) -> None:
+    ended = cloud.fleet(*UP[:-1], "--count", "2")
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("asks before it creates machines, and there is no terminal; add --yes\n")
+    assert cloud.control("requests") == []
+
+
+def test_provider_that_cannot_be_reached_is_a_failure(cloud: Cloud) -> None:
+    ended = cloud.fleet("list", "--provider", "aws", AWS_ENDPOINT_URL_EC2="http://127.0.0.1:9")
+    assert ended.returncode == 1
+    assert (
+        ended.stderr == "leadline: aws in us-east-1 cannot be reached to list the security groups: Connection refused\n"
+    )

@@ -106,7 +106,7 @@ def test_machine_that_ends_while_it_starts_fails_the_fleet(tmp_path: Path) -> No
         create(*arguments)  # type: ignore[arg-type]
         cloud.delete_machines([cloud.machines["i-1"]])
 
-    cloud.create_machines = create_one_that_ends  # type: ignore[method-assign]
+    cloud.create_machines = create_one_that_ends  # type: ignore[method-assign, assignment]
     with pytest.raises(CloudFailed, match=r"lead-2 \(i-1\) did not start, and is ending"):
         bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600)
     assert cloud.is_empty()

@@ -17,6 +17,7 @@ from leadline.agents.launchers.cloud.model import (
     RESOURCE_PREFIX,
     TAG_END,
     TAG_FLEET,
+    CloudFailed,
     CloudFleet,
     FleetRequest,
     Group,
@@ -33,6 +34,7 @@ from leadline.agents.launchers.cloud.openstack_account import OpenStackAccount
 from leadline.errors import InputError, LeadlineError
 
 _DEFAULT_ARCH = "x86_64"
+_ADDRESS_TYPE = "OS-EXT-IPS:type"
 _POSITION = "leadline-position"
 """Tag with a machine's place in its fleet."""
 
@@ -64,6 +66,14 @@ class OpenStack:
             ex_domain_name=account.user_domain,
             ex_force_service_region=account.region,
         )
+        for connection in (
+            self._driver.connection,
+            self._driver.network_connection,
+            self._driver.image_connection,
+        ):
+            # libcloud wants services of its own names, in RegionOne. A catalog may have others; the type says enough.
+            connection.service_name = None
+            connection.service_region = account.region
         self._flavors: dict[str, str] | None = None
 
     def offer(self, request: FleetRequest) -> Offer:
@@ -171,8 +181,19 @@ class OpenStack:
         except ValueError as error:
             if "more than 1 matching endpoint" not in str(error):
                 raise
-            hint = "name one with --region or OS_REGION_NAME"
+            hint = f"name one with --region or OS_REGION_NAME: {self._region_names()}"
             raise InputError(f"{self._where} has several regions", hint=hint) from None
+        except CloudFailed as failure:
+            if "Could not find specified endpoint" not in str(failure):
+                raise
+            what = f"region {self.region}" if self.region else "service that creates machines"
+            raise InputError(f"openstack has no {what}", hint=f"there is {self._region_names()}") from None
+
+    def _region_names(self) -> str:
+        """The regions of the catalog, which the first request brought."""
+        connections = (self._driver.network_connection, self._driver.connection, self._driver.image_connection)
+        catalog = next((one.service_catalog for one in connections if one.service_catalog is not None), None)
+        return ", ".join(catalog.get_regions("compute") if catalog is not None else ()) or "none"
 
     @contextmanager
     def _unless_gone(self, what: str) -> Iterator[None]:
@@ -254,7 +275,10 @@ def _to_machine(node: Any, flavors: dict[str, str]) -> Machine:
     extra = node.extra
     flavor = extra["flavor_details"] or {}
     position = extra["metadata"].get(_POSITION, "0")
-    public, private = _of_version_4(node.public_ips), _of_version_4(node.private_ips)
+    entries = [one for network in extra["addresses"].values() for one in network if ":" not in one["addr"]]
+    # libcloud tells public addresses by their range, and floating ones may be of any.
+    floating = [one["addr"] for one in entries if one.get(_ADDRESS_TYPE) == "floating"]
+    fixed = [one["addr"] for one in entries if one.get(_ADDRESS_TYPE) != "floating"]
     return Machine(
         id=node.id,
         fleet=extra["metadata"][TAG_FLEET],
@@ -262,8 +286,8 @@ def _to_machine(node: Any, flavors: dict[str, str]) -> Machine:
         machine_type=flavor.get("original_name") or flavors.get(extra["flavorId"], extra["flavorId"]),
         created=node.created_at,
         end=parse_time(extra["metadata"].get(TAG_END)),
-        address=next(iter((*private, *public)), None),
-        public_address=next(iter(public), None),
+        address=next(iter((*fixed, *floating)), None),
+        public_address=next(iter(floating), None),
         position=int(position) if position.isdecimal() else 0,
         fault=(extra["fault"] or {}).get("message", ""),
     )
@@ -274,10 +298,6 @@ _STATES = {
     "terminated": "ending",
 }  # fmt: skip
 """Maps libcloud's states to those of `Machine`; the others are on their way."""
-
-
-def _of_version_4(addresses: Sequence[str]) -> list[str]:
-    return [one for one in addresses if ":" not in one]
 
 
 def _age(image: Any) -> str:
