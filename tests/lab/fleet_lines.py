@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from in_process import leadline
+from leadline.cli import fleet
 
 ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-cloud" / "bin"
 REASON = "libcloud is not installed (make .venv-cloud/.installed)"
@@ -45,6 +48,18 @@ class FleetLines:
             subprocess.CompletedProcess(words, code, out, err)
             for words, (code, out, err) in zip(lines, ended, strict=True)
         ]
+
+
+def examples(provider: str) -> list[tuple[str, ...]]:
+    """The arguments of all examples in the help of `leadline fleet` for a provider. What makes machines asks nothing,
+    and waits for nothing."""
+    found = []
+    for text in (fleet.EXAMPLE_UP, fleet.EXAMPLE, fleet.EXAMPLE_LIST, fleet.EXAMPLE_DOWN):
+        for line in re.findall(r"leadline fleet (.*)", text):
+            words = tuple(shlex.split(line))
+            if provider in words:
+                found.append((*words, "--yes", "--wait", "0s") if words[0] == "up" else words)
+    return list(dict.fromkeys(found))
 
 
 def clean_environment(folder: Path) -> dict[str, str]:

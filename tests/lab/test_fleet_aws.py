@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
-from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, fleet_lines
+from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, examples, fleet_lines
 from ruamel.yaml import YAML
 
 from waiting import WITHIN_S, until
@@ -305,3 +305,12 @@ def test_provider_that_cannot_be_reached_is_a_failure(cloud: Cloud) -> None:
     assert (
         ended.stderr == "leadline: aws in us-east-1 cannot be reached to list the security groups: Connection refused\n"
     )
+
+
+def test_examples_in_the_help_run(cloud: Cloud) -> None:
+    lines = examples("aws")
+    assert {words[0] for words in lines} == {"up", "list", "down"}
+    for words in lines:
+        ended = cloud.fleet(*words)
+        assert ended.returncode == 0, ended.stderr
+    assert len(cloud.left()["machines"]) == 52

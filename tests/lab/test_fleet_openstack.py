@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, fleet_lines
+from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, examples, fleet_lines
 from openstack_server import OpenStackServer, openstack_server
 from ruamel.yaml import YAML
 
@@ -139,4 +139,13 @@ def test_what_is_wrong_is_said_in_one_line(change: str, cloud: Cloud) -> None:
         ended = cloud.fleet(*UP, *change.split())
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
     assert REFUSED[change] in ended.stderr
+    assert cloud.server.is_empty()
+
+
+def test_examples_in_the_help_run(cloud: Cloud) -> None:
+    lines = examples("openstack")
+    assert {words[0] for words in lines} == {"up", "down"}
+    for words in lines:
+        ended = cloud.fleet(*words)
+        assert ended.returncode == 0, ended.stderr
     assert cloud.server.is_empty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -77,7 +78,7 @@ def up(
     machine_type: Annotated[str, typer.Option("--type", help="Type of the machines, as m7i.large.", metavar="NAME")],
     ttl: Annotated[str, typer.Option(help="Time to live: each machine halts itself then.", metavar="TIME")] = "1h",
     name: Annotated[
-        str | None, typer.Option(help="Name of the fleet. Default: date and time.", show_default=False)
+        str | None, typer.Option(help="Name of the fleet. Default: by date and time.", show_default=False)
     ] = None,
     region: Region = None,
     arch: Annotated[
@@ -123,11 +124,20 @@ def up(
     from leadline.agents.launchers.cloud.key_files import fleet_folder
     from leadline.agents.launchers.cloud.life import bring_up, check_free
 
-    wanted_name = name if name is not None else datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     request = _request(
-        wanted_name, count, machine_type, ttl, ssh_from, arch=arch, image=image, user=user, key=key, network=network,
-        subnet=subnet, is_spot=spot,
-    )  # fmt: skip
+        name if name is not None else _new_name(),
+        count,
+        machine_type,
+        ttl,
+        ssh_from,
+        arch=arch,
+        image=image,
+        user=user,
+        key=key,
+        network=network,
+        subnet=subnet,
+        is_spot=spot,
+    )
     wait_s = _seconds("--wait", wait)
     inventory = out if out is not None else Path(f"fleet-{request.name}.yaml")
     check_writable("--out", inventory)
@@ -199,10 +209,12 @@ def down(
 
     if (name is None) != all_expired:
         raise InputError("leadline fleet down: name one fleet, or --all-expired")
+    if name is not None:
+        check_name(name)
     found = _provider(provider, region)
     now = datetime.now(UTC)
     if name is not None:
-        names = [check_name(name)]
+        names = [name]
     else:
         names = [fleet.name for fleet in found.find_fleets() if fleet.is_expired(now)]
     signals = _Signals("ending after this fleet (Ctrl-C again: at once)")
@@ -239,6 +251,11 @@ def _provider(name: str, region: str | None) -> Provider:
     from leadline.agents.launchers.cloud.openstack_account import read_openstack_account
 
     return OpenStack(read_openstack_account(region))
+
+
+def _new_name() -> str:
+    """A name that no other fleet of the account has, and that says when it was made."""
+    return f"{datetime.now(UTC):%m%d-%H%M}-{secrets.token_hex(2)}"
 
 
 def _request(name: str, count: int, machine_type: str, ttl: str, ssh_from: str, **others: Any) -> FleetRequest:
