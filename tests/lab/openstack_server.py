@@ -27,6 +27,8 @@ class OpenStackServer:
 
     def __init__(self, fixtures: Path, password: str) -> None:
         self.url = ""
+        self.query = ""
+        """Of the request that is being answered."""
         self.requests: list[tuple[str, str, Any]] = []
         """Method, path and document of each request."""
         self.faults: dict[tuple[str, str], Answer] = {}
@@ -36,13 +38,16 @@ class OpenStackServer:
         self.servers: dict[str, dict[str, Any]] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, dict[str, Any]] = {}
+        self.floating: dict[str, dict[str, Any]] = {}
+        self.has_floating = True
+        """Whether the cloud has floating addresses at all."""
         self._looks: dict[str, int] = {}
         self._fixtures = fixtures
         self._password = password
         self._count = 0
 
     def is_empty(self) -> bool:
-        return not (self.servers or self.groups or self.keys)
+        return not (self.servers or self.groups or self.keys or self.floating)
 
     def sent(self, method: str, path: str) -> list[Any]:
         return [document for how, where, document in self.requests if (how, where) == (method, path)]
@@ -169,6 +174,28 @@ class OpenStackServer:
         del self.groups[identifier]
         return 204, None
 
+    def _list_ports(self, _: Any) -> Answer:
+        return 200, {
+            "ports": [{"id": f"port-{name}", "device_id": name} for name in self.servers if name in self.query]
+        }
+
+    def _list_floating(self, _: Any) -> Answer:
+        if not self.has_floating:
+            return 404, {"NeutronError": {"type": "HTTPNotFound", "message": "no such resource", "detail": ""}}
+        return 200, {"floatingips": list(self.floating.values())}
+
+    def _create_floating(self, document: Any) -> Answer:
+        wanted = document["floatingip"]
+        identifier = self._new("floating")
+        address = f"192.168.3.{len(self.floating) + 1}"
+        self.floating[identifier] = {**wanted, "id": identifier, "floating_ip_address": address}
+        server = self.servers[wanted["port_id"].removeprefix("port-")]
+        server["addresses"]["net1"].append({"version": 4, "addr": address, "OS-EXT-IPS:type": "floating"})
+        return 201, {"floatingip": self.floating[identifier]}
+
+    def _delete_floating(self, _: Any, identifier: str) -> Answer:
+        return (204, None) if self.floating.pop(identifier, None) else (404, {"NeutronError": {"message": "none"}})
+
     def _age(self, identifier: str) -> None:
         server = self.servers[identifier]
         looks = self._looks[identifier] = self._looks.get(identifier, 0) + 1
@@ -204,6 +231,10 @@ _ROUTES = (
     ("POST /network/v2.0/security-groups", "_create_group"),
     ("DELETE /network/v2.0/security-groups/(.+)", "_delete_group"),
     ("POST /network/v2.0/security-group-rules", "_create_rule"),
+    ("GET /network/v2.0/ports", "_list_ports"),
+    ("GET /network/v2.0/floatingips", "_list_floating"),
+    ("POST /network/v2.0/floatingips", "_create_floating"),
+    ("DELETE /network/v2.0/floatingips/(.+)", "_delete_floating"),
 )
 
 
@@ -219,7 +250,7 @@ def openstack_server(fixtures: Path, password: str) -> Iterator[OpenStackServer]
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             with lock:
-                path = self.path.partition("?")[0]
+                path, _, cloud.query = self.path.partition("?")
                 status, document = cloud.answer(self.command, path, json.loads(body) if body else None)
                 content = b"" if document is None else json.dumps(document).encode()
             self.send_response(status)

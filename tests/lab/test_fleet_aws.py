@@ -275,6 +275,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "count": (("--network", "vpc-1"), {}, "no zone of the subnets of aws in us-east-1 has m7i.large"),
     "key": (("--key", "mine"), {}, "--key: aws in us-east-1 has no key pair mine; leave --key out"),
     "fleet's key": (("--key", "leadline-fleet-x"), {}, "--key: leadline-fleet-x is a fleet's own"),
+    "floating network": (("--floating-network", "x"), {}, "--floating-network: aws gives public addresses by itself"),
     "ttl": (("--ttl", "1s"), {}, "--ttl: 1s is not in its limits; 5 min to 168 h"),
     "from": (("--from", "here"), {}, "--from: Expected 4 octets in 'here'; write an IPv4 network"),
     "name": (("--name", "My fleet"), {}, "'My fleet' cannot be the name of a fleet"),

@@ -81,6 +81,29 @@ def test_whole_life_of_a_fleet(cloud: Cloud) -> None:
     assert cloud.server.is_empty() and not list((cloud.folder / "data").rglob("key"))
 
 
+def test_floating_addresses_are_those_for_ssh_and_are_given_back(cloud: Cloud) -> None:
+    up = cloud.fleet(*UP, "--floating-network", "public")
+    assert up.returncode == 0, up.stderr
+    hosts = YAML(typ="safe").load(cloud.folder / "fleet-lab.yaml")["hosts"]
+    assert [host["ssh"] for host in hosts] == [f"debian@192.168.3.{place}" for place in (1, 2, 3)]
+    assert all(host["address"].startswith("10.1.0.") for host in hosts)
+    assert all(one["floating_network_id"] == "outer" for one in cloud.server.floating.values())
+    down = cloud.fleet(*DOWN)
+    assert down.stderr.endswith("lab: removed 3 machines, 1 security group, 1 key pair, 3 floating IPs\n")
+    assert cloud.server.is_empty()
+
+
+def test_cloud_without_floating_addresses_has_fleets_too(cloud: Cloud) -> None:
+    cloud.server.has_floating = False
+    assert cloud.fleet(*UP).returncode == 0
+    assert cloud.fleet(*DOWN).returncode == 0 and cloud.server.is_empty()
+
+
+def test_account_that_may_not_ask_is_bad_input_to_a_removal(cloud: Cloud) -> None:
+    ended = cloud.fleet(*DOWN, OS_PASSWORD="wrong")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+
+
 def test_machines_that_have_halted_stay_until_they_are_removed(cloud: Cloud) -> None:
     assert cloud.fleet(*UP).returncode == 0
     for server in cloud.server.servers.values():
@@ -124,6 +147,7 @@ REFUSED = {
     "--key mine": "--key: openstack has no key pair mine; there are none",
     "--spot": "--spot: openstack has no spot machines; leave it out",
     "--subnet x": "--subnet: openstack connects machines to networks; name it with --network",
+    "--floating-network publik": "--floating-network: openstack has no network publik; did you mean public?",
     "--region elsewhere": "openstack has no region elsewhere; there is regionOne",
     "OS_PASSWORD=wrong": "openstack refuses the credentials: ",
     "OS_AUTH_URL=": "openstack: there are no credentials: OS_* variables have no auth_url",

@@ -97,6 +97,10 @@ def up(
         str | None, typer.Option(help="VPC or network. Default: the provider's default.", metavar="ID")
     ] = None,
     subnet: Annotated[str | None, typer.Option(help="Subnet, on AWS. Default: one of the VPC.", metavar="ID")] = None,
+    floating_network: Annotated[
+        str | None,
+        typer.Option(help="On OpenStack: network that gives each machine an address for SSH.", metavar="ID"),
+    ] = None,
     ssh_from: Annotated[
         str,
         typer.Option("--from", help="IPv4 network that SSH is open to. Default: everybody, by key.", metavar="CIDR"),
@@ -137,6 +141,7 @@ def up(
         network=network,
         subnet=subnet,
         is_spot=spot,
+        floating_network=floating_network,
     )
     wait_s = _seconds("--wait", wait)
     inventory = out if out is not None else Path(f"fleet-{request.name}.yaml")
@@ -213,10 +218,9 @@ def down(
         check_name(name)
     found = _provider(provider, region)
     now = datetime.now(UTC)
-    if name is not None:
-        names = [name]
-    else:
-        names = [fleet.name for fleet in found.find_fleets() if fleet.is_expired(now)]
+    # Asked for a name that is given, too: an account that may not ask is bad input.
+    fleets = found.find_fleets()
+    names = [fleet.name for fleet in fleets if fleet.is_expired(now)] if name is None else [name]
     signals = _Signals("ending after this fleet (Ctrl-C again: at once)")
     removals: list[Removal] = []
     with signals.caught():
@@ -379,8 +383,10 @@ def _price_document(offer: Offer) -> dict[str, Any]:
 def _finish_down(provider: Provider, removals: Sequence[Removal], *, is_stopped: bool, json: bool) -> int:
     for one in removals:
         parts = [(one.machines, "machine"), (one.groups, "security group"), (one.keys, "key pair")]
+        parts += [(one.addresses, "floating IP")]
         done = ", ".join(counted(number, word) for number, word in parts if number)
-        print_note(f"{one.fleet}: removed {done}" if done else f"{one.fleet}: {_where(provider)} has nothing of it")
+        if done or not one.left:
+            print_note(f"{one.fleet}: " + (f"removed {done}" if done else f"{_where(provider)} has nothing of it"))
         for left in one.left:
             print_note(f"{one.fleet}: not removed: {left}")
     if not removals and not is_stopped:
@@ -392,6 +398,7 @@ def _finish_down(provider: Provider, removals: Sequence[Removal], *, is_stopped:
                 "machines": one.machines,
                 "security_groups": one.groups,
                 "key_pairs": one.keys,
+                "floating_ips": one.addresses,
                 "left": one.left,
             }
             for one in removals

@@ -102,6 +102,12 @@ class MadeCloud:
             )
         self._fail("create_machines")
 
+    def connect_machines(self, offer: Offer, machines: Sequence[Machine]) -> None:
+        """Machines have their addresses from the start."""
+
+    def delete_address(self, address: str) -> None:
+        raise AssertionError("there is none")
+
     def delete_machines(self, machines: Sequence[Machine]) -> None:
         self._fail("delete_machines")
         for machine in machines:

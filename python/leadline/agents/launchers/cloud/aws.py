@@ -79,6 +79,8 @@ class Aws:
 
     def offer(self, request: FleetRequest) -> Offer:
         """See `Provider`."""
+        if request.floating_network is not None:
+            raise InputError("--floating-network: aws gives public addresses by itself", hint="leave it out")
         arch = self._find_arch(request)
         image = self._find_image(request, arch)
         network, subnet = self._find_subnet(request)
@@ -144,6 +146,12 @@ class Aws:
                 ex_terminate_on_shutdown=True,
                 ex_spot=request.is_spot,
             )
+
+    def connect_machines(self, offer: Offer, machines: Sequence[Machine]) -> None:
+        """See `Provider`: EC2 gives them public addresses by itself."""
+
+    def delete_address(self, address: str) -> None:
+        """See `Provider`: no fleet has any here."""
 
     def delete_machines(self, machines: Sequence[Machine]) -> None:
         """See `Provider`: by one request."""

@@ -76,6 +76,7 @@ class Removal:
     machines: int = 0
     groups: int = 0
     keys: int = 0
+    addresses: int = 0
     left: list[str] = field(default_factory=list)
     """What is still there, each with the reason."""
 
@@ -127,7 +128,7 @@ def bring_up(
 
 
 def take_down(provider: Provider, name: str, hooks: Hooks, *, is_answer_lost: bool = False) -> Removal:
-    """Remove all that there is of a fleet: machines, security group, key pair. Nothing being there is no error.
+    """Remove all that there is of a fleet: machines, security group, addresses, key pair. Nothing there is no error.
 
     Raises no LeadlineError: what could not be removed is in the result. `is_answer_lost` tells that machines may still
     appear.
@@ -142,6 +143,9 @@ def take_down(provider: Provider, name: str, hooks: Hooks, *, is_answer_lost: bo
     for group in fleet.groups:
         delete = partial(provider.delete_group, group.id)
         removal.groups += _remove(f"the security group {group.id}", delete, removal, hooks)
+    for address in fleet.addresses:
+        delete = partial(provider.delete_address, address)
+        removal.addresses += _remove(f"the floating address {address}", delete, removal, hooks)
     for key in fleet.keys:
         removal.keys += _remove(f"the key pair {key}", partial(provider.delete_key, key), removal, hooks)
     return removal
@@ -176,8 +180,9 @@ def _await_machines(provider: Provider, offer: Offer, hooks: Hooks, wait_s: floa
         machines = provider.list_machines(offer.request.name)
         names = {machine.id: host_name(place) for place, machine in enumerate(machines)}
         _check_none_failed(machines, names)
+        provider.connect_machines(offer, [machine for machine in machines if machine.state == "running"])
         for machine in machines:
-            if machine.id not in running and machine.state == "running" and machine.ssh_address:
+            if machine.id not in running and _is_reachable(machine, offer):
                 running.add(machine.id)
                 hooks.show(f"{names[machine.id]} ({machine.id}) runs, {machine.ssh_address}")
         if is_ssh_awaited:
@@ -192,6 +197,12 @@ def _await_machines(provider: Provider, offer: Offer, hooks: Hooks, wait_s: floa
             raise CloudFailed(_describe_wait(machines, names, ready, count, wait_s or MAX_START_S))
         hooks.sleep(pause_s)
     raise AssertionError("the pauses have no end")
+
+
+def _is_reachable(machine: Machine, offer: Offer) -> bool:
+    """Whether it runs and has the address that SSH is to use."""
+    address = machine.public_address if offer.floating_network is not None else machine.ssh_address
+    return machine.state == "running" and address is not None
 
 
 def _check_none_failed(machines: Sequence[Machine], names: dict[str, str]) -> None:

@@ -60,6 +60,8 @@ class FleetRequest:
     network: str | None = None
     subnet: str | None = None
     is_spot: bool = False
+    floating_network: str | None = None
+    """Network of OpenStack that gives each machine an address for SSH; None for the machines' own addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Offer:
     subnet: str | None = None
     flavor: str | None = None
     """The provider's identifier of the machine type, where it differs from its name."""
+    floating_network: str | None = None
+    """The provider's identifier of the network that gives addresses for SSH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,8 @@ class CloudFleet:
     groups: list[Group] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     """Names of key pairs."""
+    addresses: list[str] = field(default_factory=list)
+    """Identifiers of floating addresses."""
 
     @property
     def end(self) -> datetime | None:
@@ -199,6 +205,10 @@ class Provider(Protocol):
     def create_machines(self, offer: Offer, key: str, group: str, end: datetime, user_data: str) -> None:
         """Create all machines, tagged. They may still be starting when this returns."""
 
+    def connect_machines(self, offer: Offer, machines: Sequence[Machine]) -> None:
+        """Give machines that run their addresses for SSH, where the provider does not do so by itself. May be called
+        again for the same machines."""
+
     def delete_machines(self, machines: Sequence[Machine]) -> None:
         """Remove machines. They may still be ending when this returns; one that is gone is no error."""
 
@@ -207,6 +217,9 @@ class Provider(Protocol):
 
     def delete_key(self, name: str) -> None:
         """Remove a key pair; one that is gone is no error."""
+
+    def delete_address(self, address: str) -> None:
+        """Give a floating address back; one that is gone is no error."""
 
 
 def check_name(name: str) -> str:
@@ -250,8 +263,14 @@ def whole_seconds(at: datetime) -> datetime:
     return at - timedelta(microseconds=at.microsecond)
 
 
-def collect_fleets(machines: Sequence[Machine], groups: Sequence[Group], key_names: Sequence[str]) -> list[CloudFleet]:
-    """Put the parts of fleets together, by the names of the fleets."""
+def collect_fleets(
+    machines: Sequence[Machine],
+    groups: Sequence[Group],
+    key_names: Sequence[str],
+    addresses: Sequence[tuple[str, str]] = (),
+) -> list[CloudFleet]:
+    """Put the parts of fleets together, by the names of the fleets. `addresses` has each floating address's fleet and
+    identifier."""
     found: dict[str, CloudFleet] = {}
     for machine in machines:
         found.setdefault(machine.fleet, CloudFleet(machine.fleet)).machines.append(machine)
@@ -261,4 +280,6 @@ def collect_fleets(machines: Sequence[Machine], groups: Sequence[Group], key_nam
         if key.startswith(RESOURCE_PREFIX):
             fleet = key.removeprefix(RESOURCE_PREFIX)
             found.setdefault(fleet, CloudFleet(fleet)).keys.append(key)
+    for fleet, address in addresses:
+        found.setdefault(fleet, CloudFleet(fleet)).addresses.append(address)
     return [found[name] for name in sorted(found)]

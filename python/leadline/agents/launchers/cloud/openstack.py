@@ -35,6 +35,8 @@ from leadline.errors import InputError, LeadlineError
 
 _DEFAULT_ARCH = "x86_64"
 _ADDRESS_TYPE = "OS-EXT-IPS:type"
+_ADDRESS_MARK = f"{TAG_FLEET}="
+"""Begins the description of a floating address; the name of its fleet follows."""
 _POSITION = "leadline-position"
 """Tag with a machine's place in its fleet."""
 
@@ -75,6 +77,8 @@ class OpenStack:
             connection.service_name = None
             connection.service_region = account.region
         self._flavors: dict[str, str] | None = None
+        self._connected: set[str] = set()
+        """Machines that have been given a floating address, which Nova tells later."""
 
     def offer(self, request: FleetRequest) -> Offer:
         """See `Provider`."""
@@ -88,14 +92,26 @@ class OpenStack:
                 f"--type: {self._where} has no {request.machine_type}", hint=_near(request.machine_type, flavors)
             )
         image = self._find_image(request)
-        network = self._find_network(request)
+        networks = self._list_networks()
+        network = self._find_network(request, networks)
+        floating = None
+        if request.floating_network is not None:
+            floating = self._named_network("--floating-network", request.floating_network, networks)
         if request.key is not None:
             with self._call("list the key pairs"):
                 keys = [key.name for key in self._driver.list_key_pairs()]
             if request.key not in keys:
                 raise InputError(f"--key: {self._where} has no key pair {request.key}", hint=_near(request.key, keys))
         flavor = flavors[request.machine_type]
-        return Offer(request, image, request.arch, self.find_price(request.machine_type), network, flavor=flavor)
+        return Offer(
+            request,
+            image,
+            request.arch,
+            self.find_price(request.machine_type),
+            network,
+            flavor=flavor,
+            floating_network=floating,
+        )
 
     def find_price(self, machine_type: str) -> Price | None:
         """See `Provider`: no list has the prices of OpenStack clouds."""
@@ -110,7 +126,16 @@ class OpenStack:
         ]
         with self._call("list the key pairs"):
             keys = [key.name for key in self._driver.list_key_pairs()]
-        return collect_fleets(self._list(lambda _: True), groups, keys)
+        answer: dict[str, Any] = {"floatingips": []}
+        # A cloud whose networks are all outer ones has no such addresses, and no such request.
+        with self._unless_gone("list the floating addresses"):
+            answer = self._driver.network_connection.request("/v2.0/floatingips").object
+        addresses = [
+            (one["description"].removeprefix(_ADDRESS_MARK), one["id"])
+            for one in answer["floatingips"]
+            if (one.get("description") or "").startswith(_ADDRESS_MARK)
+        ]
+        return collect_fleets(self._list(lambda _: True), groups, keys, addresses)
 
     def list_machines(self, fleet: str) -> list[Machine]:
         """See `Provider`."""
@@ -150,6 +175,31 @@ class OpenStack:
                     ex_userdata=user_data,
                     ex_metadata={TAG_FLEET: request.name, TAG_END: format_time(end), _POSITION: str(position)},
                 )
+
+    def connect_machines(self, offer: Offer, machines: Sequence[Machine]) -> None:
+        """See `Provider`: each gets a floating address, if a network for them is named."""
+        if offer.floating_network is None:
+            return
+        send = self._driver.network_connection.request
+        for machine in machines:
+            if machine.public_address is not None or machine.id in self._connected:
+                continue
+            with self._call(f"connect the machine {machine.id}"):
+                ports = send("/v2.0/ports", params={"device_id": machine.id}).object["ports"]
+                if not ports:
+                    continue
+                floating = {
+                    "floating_network_id": offer.floating_network,
+                    "port_id": ports[0]["id"],
+                    "description": f"{_ADDRESS_MARK}{machine.fleet}",
+                }
+                send("/v2.0/floatingips", method="POST", data={"floatingip": floating})
+            self._connected.add(machine.id)
+
+    def delete_address(self, address: str) -> None:
+        """See `Provider`."""
+        with self._unless_gone("give the floating address back"):
+            self._driver.network_connection.request(f"/v2.0/floatingips/{address}", method="DELETE")
 
     def delete_machines(self, machines: Sequence[Machine]) -> None:
         """See `Provider`: by one request for each, and the first error is raised after all of them."""
@@ -197,7 +247,7 @@ class OpenStack:
 
     @contextmanager
     def _unless_gone(self, what: str) -> Iterator[None]:
-        """A call whose purpose is that something is gone: that it is gone already is no error."""
+        """A call to which it is no error that there is no such thing."""
         try:
             with self._call(what):
                 yield
@@ -249,18 +299,14 @@ class OpenStack:
             chosen, owner = max(ranked, key=lambda one: one[:2])[2], "public image of the cloud"
         return Image(chosen.id, chosen.name, owner, request.user or find_user(chosen.name, self.name))
 
-    def _find_network(self, request: FleetRequest) -> str:
-        """The network's identifier: of the one that is named, or of the only one that is no external one."""
+    def _list_networks(self) -> list[Any]:
         with self._call("list the networks"):
-            networks = self._driver.ex_list_networks()
+            return list(self._driver.ex_list_networks())
+
+    def _find_network(self, request: FleetRequest, networks: list[Any]) -> str:
+        """The network's identifier: of the one that is named, or of the only one that is no external one."""
         if request.network is not None:
-            named = [one.id for one in networks if request.network in (one.id, one.name)]
-            if len(named) == 1:
-                found: str = named[0]
-                return found
-            count = "several networks" if named else "no network"
-            hint = "name its identifier" if named else _near(request.network, [one.name for one in networks])
-            raise InputError(f"--network: {self._where} has {count} {request.network}", hint=hint)
+            return self._named_network("--network", request.network, networks)
         inner = [one for one in networks if not one.extra.get("router:external")]
         if len(inner) != 1:
             names = ", ".join(one.name for one in inner) or "none"
@@ -269,6 +315,15 @@ class OpenStack:
             )
         only: str = inner[0].id
         return only
+
+    def _named_network(self, option: str, name: str, networks: list[Any]) -> str:
+        named = [one.id for one in networks if name in (one.id, one.name)]
+        if len(named) == 1:
+            found: str = named[0]
+            return found
+        count = "several networks" if named else "no network"
+        hint = "name its identifier" if named else _near(name, [one.name for one in networks])
+        raise InputError(f"{option}: {self._where} has {count} {name}", hint=hint)
 
 
 def _to_machine(node: Any, flavors: dict[str, str]) -> Machine:
