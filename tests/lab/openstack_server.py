@@ -33,6 +33,8 @@ class OpenStackServer:
         """Method, path and document of each request."""
         self.faults: dict[tuple[str, str], Answer] = {}
         """What a method and path answer, once, in place of doing it."""
+        self.network = "10.1.0."
+        """Where machines have their addresses."""
         self.builds = True
         """Whether machines come up; otherwise they fail."""
         self.servers: dict[str, dict[str, Any]] = {}
@@ -205,7 +207,7 @@ class OpenStackServer:
         elif looks >= 2 and server["status"] == "BUILD":
             server["status"] = "ACTIVE" if self.builds else "ERROR"
             if self.builds:
-                address = f"10.1.0.{len(self._looks)}"
+                address = f"{self.network}{list(self.servers).index(identifier) + 1}"
                 server["addresses"] = {"net1": [{"version": 4, "addr": address, "OS-EXT-IPS:type": "fixed"}]}
             else:
                 server["fault"] = {"code": 500, "message": "No valid host was found."}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 from fleet_lines import ENVIRONMENT, REASON, SECRET, FleetLines, clean_environment, examples, fleet_lines
 from openstack_server import OpenStackServer, openstack_server
 from ruamel.yaml import YAML
+
+from waiting import WITHIN_S
 
 pytestmark = [pytest.mark.skipif(not (ENVIRONMENT / "leadline").exists(), reason=REASON), pytest.mark.takes(5)]
 UP = ("up", "--provider", "openstack", "--type", "m1.small", "--name", "lab", "--wait", "0s", "--yes", "--count", "3")
@@ -102,6 +106,26 @@ def test_cloud_without_floating_addresses_has_fleets_too(cloud: Cloud) -> None:
 def test_account_that_may_not_ask_is_bad_input_to_a_removal(cloud: Cloud) -> None:
     ended = cloud.fleet(*DOWN, OS_PASSWORD="wrong")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.lab
+def test_machines_are_waited_for_and_logged_in_to_with_the_generated_key(tmp_path: Path) -> None:
+    """In a network of its own, where port 22 is free."""
+    program = [sys.executable, str(Path(__file__).with_name("fleet_ssh_program.py")), str(tmp_path)]
+    line = f"ip link set lo up && exec {shlex.join(program)}"
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", line], capture_output=True, text=True,
+        timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["up"]["code"] == 0, found["up"]["err"]
+    assert [line for line in found["up"]["err"].splitlines() if "SSH answers" in line] == [
+        f"leadline: lead-{place}: SSH answers ({place} of 3)" for place in (1, 2, 3)
+    ]
+    assert found["by_name"]["out"] == "uptime on 127.0.1.2\n", found["by_name"]["err"]
+    assert found["by_address"]["out"] == "uptime on 127.0.1.3\n", found["by_address"]["err"]
+    assert found["down"]["code"] == 0 and found["is_empty"]
 
 
 def test_machines_that_have_halted_stay_until_they_are_removed(cloud: Cloud) -> None:
