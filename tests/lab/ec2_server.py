@@ -1,7 +1,7 @@
 """A server that answers as EC2 does: moto's, as a program. `ec2_server.py IMAGES` prints its URL, and ends with stdin.
 
-Added to moto: the namespace of the answers is EC2's to the letter, as libcloud reads it; requests are recorded; and an
-action can be told to fail, or to be carried out without an answer.
+Added to moto: answers have exactly EC2's namespace, which libcloud reads; requests are recorded; and an
+action can be made to fail, or to be carried out without an answer.
 
     GET /control/requests                                    the parameters of all requests, as JSON
     GET /control/fault?action=A&code=C&message=M&status=400  an A is refused, after `skip` others; without a code it is

@@ -103,7 +103,7 @@ def up(
     ] = None,
     ssh_from: Annotated[
         str,
-        typer.Option("--from", help="IPv4 network that SSH is open to. Default: everybody, by key.", metavar="CIDR"),
+        typer.Option("--from", help="IPv4 network that SSH is open to.", metavar="CIDR"),
     ] = ANYWHERE,
     spot: Annotated[bool, typer.Option("--spot", help="Spot machines, which AWS may end at any time.")] = False,
     wait: Annotated[
@@ -122,11 +122,10 @@ def up(
     fails or Ctrl-C ends it. Each machine halts itself at its end: AWS then removes it; on OpenStack it stays and costs
     until `leadline fleet down`.
 
-    SSH is open to the network of --from, by default to everybody who has the key; the machines reach each other on all
-    ports.
+    SSH is open to the network of --from, by default to all addresses: the images accept keys alone. The machines reach
+    each other on all ports.
     """
-    from leadline.agents.launchers.cloud.key_files import fleet_folder
-    from leadline.agents.launchers.cloud.life import bring_up, check_free
+    from leadline.agents.launchers.cloud.life import check_free
 
     request = _request(
         name if name is not None else _new_name(),
@@ -155,17 +154,7 @@ def up(
     if not yes and not _ask():
         print_note("nothing was created")
         return 130
-    folder = fleet_folder(found, request.name)
-    hooks = _Signals("ending; what was created is removed (Ctrl-C again: leave it, until its end)")
-    try:
-        with hooks.caught():
-            fleet = bring_up(found, offer, folder, hooks.hooks(), wait_s=wait_s, is_kept=keep)
-    except Interrupted:
-        return 130
-    except KeyboardInterrupt:
-        print_note(f"what is left: leadline fleet down {request.name} --provider {provider}{_region_words(region)}")
-        raise
-    return _finish_up(found, offer, fleet, folder, inventory, json)
+    return _create(found, offer, inventory, wait_s, is_kept=keep, json=json)
 
 
 def list_fleets(provider: ProviderName, region: Region = None, json: o.Json = False) -> int:
@@ -287,7 +276,7 @@ def _seconds(option: str, text: str) -> int:
 
 
 def _check_answerable(is_agreed: bool) -> None:
-    """Check that there is somebody who can say yes, before anything is asked of a provider."""
+    """Check that a user can say yes, before anything is asked of a provider."""
     if not is_agreed and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
             "leadline fleet up asks before it creates machines, and there is no terminal", hint="add --yes"
@@ -306,7 +295,7 @@ def _offer_lines(offer: Offer, provider: Provider) -> Iterator[str]:
     kind = "spot machines" if request.is_spot else "machines"
     yield f"the fleet {request.name}: {request.count} {kind} of type {request.machine_type}{arch}, {_where(provider)}"
     yield f"image {offer.image.name} ({offer.image.id}; {offer.image.owner}), user {offer.image.user}"
-    who = "everybody who has the key (--from narrows it)" if request.ssh_from == ANYWHERE else request.ssh_from
+    who = "all addresses (--from narrows it)" if request.ssh_from == ANYWHERE else request.ssh_from
     yield f"network {offer.network}{f', subnet {offer.subnet}' if offer.subnet else ''}; SSH is open to {who}"
     yield f"each halts itself after {_length(request.ttl_s)}" + (
         " and is removed by the provider then"
@@ -328,45 +317,72 @@ def _price_line(price: Price | None, count: int, ttl_s: int, *, is_spot: bool) -
     )
 
 
-def _finish_up(provider: Provider, offer: Offer, fleet: FleetUp, folder: Path, inventory: Path, is_json: bool) -> int:
-    """Write the inventory, and tell how to go on."""
+def _create(provider: Provider, offer: Offer, inventory: Path, wait_s: int, *, is_kept: bool, json: bool) -> int:
+    """Create the fleet, write its files, and tell how to go on."""
     from leadline.agents.launchers.cloud.inventory import host_name, render_inventory
-    from leadline.agents.launchers.cloud.key_files import KEY, write_ssh_config
+    from leadline.agents.launchers.cloud.key_files import SSH_CONFIG, fleet_folder, write_ssh_config
+    from leadline.agents.launchers.cloud.life import bring_up
     from leadline.agents.launchers.cloud.model import format_time
 
-    request, user = offer.request, offer.image.user
-    addresses = [(host_name(place), str(one.ssh_address)) for place, one in enumerate(fleet.machines)]
-    config = write_ssh_config(folder, user, addresses)
-    notes = [f"{provider.name} {provider.region}, fleet {request.name}, until {format_time(fleet.end)}"]
-    notes += [f"for ssh(1), its key and known hosts: Include {config}"]
-    write_option_file("--out", inventory, render_inventory(fleet.machines, user, notes))
-    print_note(f"{counted(request.count, 'machine')} until {format_time(fleet.end)}; inventory: {inventory}")
-    print_note(f"for ssh, in the first line of ~/.ssh/config: Include {config}")
-    if is_json:
-        machines = [
-            {"name": name, "id": one.id, "ssh": f"{user}@{address}", "address": one.address}
-            for (name, address), one in zip(addresses, fleet.machines, strict=True)
-        ]
-        print_json(
-            {
-                "schema": "leadline.fleet/1",
-                "provider": provider.name,
-                "region": provider.region,
-                "name": request.name,
-                "type": request.machine_type,
-                "is_spot": request.is_spot,
-                "image": {"id": offer.image.id, "name": offer.image.name, "owner": offer.image.owner},
-                "end": format_time(fleet.end),
-                "ttl_s": request.ttl_s,
-                "ssh_from": request.ssh_from,
-                "price": _price_document(offer),
-                "inventory": str(inventory),
-                "key": str(folder / KEY) if fleet.has_own_key else None,
-                "ssh_config": str(config),
-                "machines": machines,
-            }
-        )
+    name, user = offer.request.name, offer.image.user
+    folder = fleet_folder(provider, name)
+
+    def write_files(fleet: FleetUp) -> None:
+        addresses = [(host_name(place), str(one.ssh_address)) for place, one in enumerate(fleet.machines)]
+        config = write_ssh_config(folder, user, addresses)
+        notes = [f"{_where(provider)}, fleet {name}, until {format_time(fleet.end)}"]
+        notes += [f"for ssh(1), its key and known hosts: Include {config}"]
+        write_option_file("--out", inventory, render_inventory(fleet.machines, user, notes))
+
+    signals = _Signals("ending; what was created is removed (Ctrl-C again: leave it, until its end)")
+    try:
+        with signals.caught():
+            fleet = bring_up(provider, offer, folder, signals.hooks(), wait_s=wait_s, is_kept=is_kept, use=write_files)
+    except Interrupted:
+        return 130
+    except KeyboardInterrupt:
+        region = f" --region {provider.region}" if provider.region else ""
+        print_note(f"what is left: leadline fleet down {name} --provider {provider.name}{region}")
+        raise
+    count = counted(offer.request.count, "machine")
+    print_note(f"{count} until {format_time(fleet.end)}; inventory: {inventory}")
+    print_note(f"for ssh, in the first line of ~/.ssh/config: Include {folder / SSH_CONFIG}")
+    if json:
+        print_json(_up_document(provider, offer, fleet, folder, inventory))
     return 0
+
+
+def _up_document(provider: Provider, offer: Offer, fleet: FleetUp, folder: Path, inventory: Path) -> dict[str, Any]:
+    from leadline.agents.launchers.cloud.inventory import host_name
+    from leadline.agents.launchers.cloud.key_files import KEY, SSH_CONFIG
+    from leadline.agents.launchers.cloud.model import format_time
+
+    request = offer.request
+    return {
+        "schema": "leadline.fleet/1",
+        "provider": provider.name,
+        "region": provider.region,
+        "name": request.name,
+        "type": request.machine_type,
+        "is_spot": request.is_spot,
+        "image": {"id": offer.image.id, "name": offer.image.name, "owner": offer.image.owner},
+        "end": format_time(fleet.end),
+        "ttl_s": request.ttl_s,
+        "ssh_from": request.ssh_from,
+        "price": _price_document(offer),
+        "inventory": str(inventory),
+        "key": str(folder / KEY) if fleet.has_own_key else None,
+        "ssh_config": str(folder / SSH_CONFIG),
+        "machines": [
+            {
+                "name": host_name(place),
+                "id": one.id,
+                "ssh": f"{offer.image.user}@{one.ssh_address}",
+                "address": one.address,
+            }
+            for place, one in enumerate(fleet.machines)
+        ],
+    }
 
 
 def _price_document(offer: Offer) -> dict[str, Any]:

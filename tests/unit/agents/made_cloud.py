@@ -1,4 +1,4 @@
-"""A provider in memory, in virtual time: machines start and end after some looks, and calls can be told to fail."""
+"""A provider in memory, in virtual time: machines start and end after some looks, and calls can be made to fail."""
 
 from __future__ import annotations
 

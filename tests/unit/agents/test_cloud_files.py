@@ -44,7 +44,7 @@ def test_end_is_the_same_after_a_tag_and_a_description() -> None:
     assert parse_time(format_time(START)) == START
     assert parse_group_end(describe_group(START)) == START
     assert [parse_time(text) for text in (None, "", "soon", "2026-11-29")] == [None] * 4
-    assert parse_group_end("a group of somebody else") is None
+    assert parse_group_end("a group of other users") is None
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a b", "a_b", "a" * 41, "ä"])

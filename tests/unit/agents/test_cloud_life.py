@@ -112,6 +112,17 @@ def test_machine_that_ends_while_it_starts_fails_the_fleet(tmp_path: Path) -> No
     assert cloud.is_empty()
 
 
+def test_fleet_that_cannot_be_used_is_removed(tmp_path: Path) -> None:
+    cloud = MadeCloud()
+
+    def use(_: object) -> None:
+        raise InputError("--out: no space left")
+
+    with pytest.raises(InputError, match="no space left"):
+        bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600, use=use)
+    assert cloud.is_empty()
+
+
 def test_fleet_of_a_name_that_is_there_is_refused_and_stays(tmp_path: Path) -> None:
     cloud = MadeCloud()
     bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=0)

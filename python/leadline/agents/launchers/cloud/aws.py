@@ -1,7 +1,7 @@
 """Machines of Amazon EC2, by libcloud's driver.
 
 All machines of a fleet are created by one request, which EC2 answers with all of them or none. A machine that halts is
-terminated, so that it costs nothing from then on, whoever halts it.
+terminated, so that it costs nothing from then on.
 """
 
 from __future__ import annotations

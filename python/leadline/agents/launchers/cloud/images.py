@@ -27,7 +27,7 @@ class Publisher:
 
     name: str
     account: str
-    """Its AWS account, so that nobody else's image of the same name is taken."""
+    """Its AWS account: images of the same name by others are not taken."""
     patterns: tuple[str, ...]
     """Names of images, the newest release first; `{arch}` is Debian's word."""
     user: str

@@ -67,7 +67,7 @@ def write_ssh_config(folder: Path, user: str, addresses: Sequence[tuple[str, str
     """Write a configuration for ssh(1) with which it knows the fleet's machines by name and by address. Returns its
     path.
 
-    The host keys are new to everybody: ssh records those that it meets first, in a file of the fleet alone.
+    No client knows the host keys of new machines: ssh records those that it meets first, in a file of the fleet alone.
 
     Args:
         folder: Of the fleet.

@@ -89,7 +89,14 @@ def check_free(provider: Provider, name: str) -> None:
 
 
 def bring_up(
-    provider: Provider, offer: Offer, folder: Path, hooks: Hooks, *, wait_s: float, is_kept: bool = False
+    provider: Provider,
+    offer: Offer,
+    folder: Path,
+    hooks: Hooks,
+    *,
+    wait_s: float,
+    is_kept: bool = False,
+    use: Callable[[FleetUp], None] = lambda _: None,
 ) -> FleetUp:
     """Create a fleet, and wait until all of its machines run and SSH answers on them.
 
@@ -102,6 +109,7 @@ def bring_up(
         hooks: The surroundings.
         wait_s: How long to wait for the machines; 0 does not wait for SSH.
         is_kept: Whether to leave what there is after a failure.
+        use: What to do with the fleet; a failure of that is one of the fleet.
 
     Raises:
         InputError: there is a fleet of this name, or the provider says that something is wrong with the request.
@@ -113,7 +121,9 @@ def bring_up(
     make_folder(folder)
     try:
         end, has_own_key = _create(provider, offer, folder, hooks)
-        return FleetUp(_await_machines(provider, offer, hooks, wait_s), end, has_own_key)
+        fleet = FleetUp(_await_machines(provider, offer, hooks, wait_s), end, has_own_key)
+        use(fleet)
+        return fleet
     except BaseException as failure:
         if is_kept:
             hooks.show(f"kept, until its end: leadline fleet down {name} --provider {provider.name}")
