@@ -50,7 +50,8 @@ def test_named_key_is_used_and_never_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [Refused("no capacity", "X"), CloudFailed("no answer"), InputError("no such subnet")])
 def test_failure_on_the_way_leaves_nothing(step: str, error: LeadlineError, tmp_path: Path) -> None:
     cloud = MadeCloud()
-    cloud.failures[step] = [error]
+    is_asked_again = step == "list_machines" and isinstance(error, CloudFailed)
+    cloud.failures[step] = [error] * (3 if is_asked_again else 1)
     with pytest.raises(type(error), match=str(error)):
         bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600)
     assert cloud.is_empty() and not (tmp_path / "lab").exists()
@@ -59,16 +60,32 @@ def test_failure_on_the_way_leaves_nothing(step: str, error: LeadlineError, tmp_
 def test_machines_that_appear_after_a_lost_answer_are_removed(tmp_path: Path) -> None:
     cloud = MadeCloud()
     cloud.failures["create_machines"] = [CloudFailed("no answer")]
-    cloud.hidden_looks = 2
+    cloud.hidden_looks = 6
     with pytest.raises(CloudFailed):
         bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600)
     assert cloud.is_empty()
 
 
+def test_machines_that_are_listed_late_are_removed_after_an_interrupt(tmp_path: Path) -> None:
+    cloud = MadeCloud()
+    cloud.hidden_looks = 6
+    cloud.stops_after = "are starting"
+    with pytest.raises(Interrupted):
+        bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600)
+    assert cloud.is_empty()
+
+
+def test_one_look_without_an_answer_is_no_failure(tmp_path: Path) -> None:
+    cloud = MadeCloud()
+    cloud.failures["list_machines"] = [CloudFailed("no answer"), CloudFailed("no answer")]
+    assert len(bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600).machines) == 3
+    assert cloud.lines.count("no answer; asking again") == 2
+
+
 def test_keep_leaves_what_there_is_and_says_how_to_remove_it(tmp_path: Path) -> None:
     cloud = MadeCloud()
-    cloud.failures["list_machines"] = [CloudFailed("no answer")]
-    with pytest.raises(CloudFailed):
+    cloud.failures["list_machines"] = [InputError("not allowed")]
+    with pytest.raises(InputError):
         bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600, is_kept=True)
     assert len(cloud.machines) == 3 and (tmp_path / "lab" / "key").exists()
     assert cloud.lines[-1] == "kept, until its end: leadline fleet down lab --provider aws"
@@ -177,5 +194,5 @@ def test_machine_that_does_not_end_is_named(tmp_path: Path) -> None:
 
 def test_removal_that_a_provider_does_not_answer_says_so() -> None:
     cloud = MadeCloud()
-    cloud.failures["list_machines"] = [CloudFailed("aws cannot be reached")]
+    cloud.failures["list_machines"] = [CloudFailed("aws cannot be reached")] * 3
     assert take_down(cloud, "lab", cloud.hooks()).left == ["the fleet lab (aws cannot be reached)"]

@@ -39,8 +39,10 @@ MAX_START_S = 600.0
 """How long machines may take to run where nothing is said."""
 _GROUP_RETRY_S = 60.0
 """How long a security group may stay in use after its machines are gone."""
-_LATE_LOOKS = 3
-"""How often a removal looks again for machines of a request whose answer was lost."""
+_SETTLE_S = 15.0
+"""How long a removal waits for machines that were asked for and are not listed yet."""
+_MAX_LOOKS = 3
+"""How often a list of machines is asked for until a provider's failure to give it is one of the fleet."""
 
 
 @dataclass(slots=True)
@@ -119,17 +121,25 @@ def bring_up(
     name = offer.request.name
     check_free(provider, name)
     make_folder(folder)
+    expected = 0
     try:
-        end, has_own_key = _create(provider, offer, folder, hooks)
-        fleet = FleetUp(_await_machines(provider, offer, hooks, wait_s), end, has_own_key)
+        end, key, group = _prepare(provider, offer, folder, hooks)
+        expected = offer.request.count
+        try:
+            provider.create_machines(offer, key, group, end, halt_script(name, end, offer.request.ttl_s))
+        except (Refused, InputError):
+            expected = 0
+            raise
+        hooks.show(f"{expected} machines of type {offer.request.machine_type} are starting")
+        fleet = FleetUp(_await_machines(provider, offer, hooks, wait_s), end, offer.request.key is None)
         use(fleet)
         return fleet
-    except BaseException as failure:
+    except BaseException:
         if is_kept:
             hooks.show(f"kept, until its end: leadline fleet down {name} --provider {provider.name}")
             raise
         hooks.show(f"removing what there is of the fleet {name}")
-        removal = take_down(provider, name, hooks, is_answer_lost=_is_answer_lost(failure))
+        removal = take_down(provider, name, hooks, expected=expected)
         if removal.left:
             hooks.show(f"not removed: {'; '.join(removal.left)}")
         else:
@@ -137,15 +147,15 @@ def bring_up(
         raise
 
 
-def take_down(provider: Provider, name: str, hooks: Hooks, *, is_answer_lost: bool = False) -> Removal:
+def take_down(provider: Provider, name: str, hooks: Hooks, *, expected: int = 0) -> Removal:
     """Remove all that there is of a fleet: machines, security group, addresses, key pair. Nothing there is no error.
 
-    Raises no LeadlineError: what could not be removed is in the result. `is_answer_lost` tells that machines may still
-    appear.
+    Raises no LeadlineError: what could not be removed is in the result. `expected` is the number of machines that were
+    asked for: a provider lists them a while later, also those of a request whose answer was lost.
     """
     removal = Removal(name)
     try:
-        _remove_machines(provider, removal, hooks, _LATE_LOOKS if is_answer_lost else 1)
+        _remove_machines(provider, removal, hooks, expected)
         fleet = next((one for one in provider.find_fleets() if one.name == name), CloudFleet(name))
     except LeadlineError as failure:
         removal.left.append(f"the fleet {name} ({failure})")
@@ -161,7 +171,8 @@ def take_down(provider: Provider, name: str, hooks: Hooks, *, is_answer_lost: bo
     return removal
 
 
-def _create(provider: Provider, offer: Offer, folder: Path, hooks: Hooks) -> tuple[datetime, bool]:
+def _prepare(provider: Provider, offer: Offer, folder: Path, hooks: Hooks) -> tuple[datetime, str, str]:
+    """Create what machines need. Returns the fleet's end, the name of its key pair and its security group."""
     request = offer.request
     key = request.key
     if key is None:
@@ -173,9 +184,7 @@ def _create(provider: Provider, offer: Offer, folder: Path, hooks: Hooks) -> tup
     group = provider.create_group(offer, describe_group(end))
     hooks.show(f"security group {group}")
     _check_stopped(hooks)
-    provider.create_machines(offer, key, group, end, halt_script(request.name, end, request.ttl_s))
-    hooks.show(f"{request.count} machines of type {request.machine_type} are starting")
-    return end, request.key is None
+    return end, key, group
 
 
 def _await_machines(provider: Provider, offer: Offer, hooks: Hooks, wait_s: float) -> list[Machine]:
@@ -187,7 +196,7 @@ def _await_machines(provider: Provider, offer: Offer, hooks: Hooks, wait_s: floa
     answering: set[str] = set()
     for pause_s in _pauses():
         _check_stopped(hooks)
-        machines = provider.list_machines(offer.request.name)
+        machines = _list_machines(provider, offer.request.name, hooks)
         names = {machine.id: host_name(place) for place, machine in enumerate(machines)}
         _check_none_failed(machines, names)
         provider.connect_machines(offer, [machine for machine in machines if machine.state == "running"])
@@ -240,21 +249,27 @@ def _check_stopped(hooks: Hooks) -> None:
         raise Interrupted("stopped before the fleet was up")
 
 
-def _is_answer_lost(failure: BaseException) -> bool:
-    """Whether a request may have been carried out though it failed here."""
-    return isinstance(failure, CloudFailed) and not isinstance(failure, Refused)
+def _list_machines(provider: Provider, fleet: str, hooks: Hooks) -> list[Machine]:
+    """The machines of a fleet. One answer that does not come is no failure of fifty machines."""
+    for pause_s in PAUSES_S[: _MAX_LOOKS - 1]:
+        try:
+            return provider.list_machines(fleet)
+        except CloudFailed as failure:
+            hooks.show(f"{failure}; asking again")
+            hooks.sleep(pause_s)
+    return provider.list_machines(fleet)
 
 
-def _remove_machines(provider: Provider, removal: Removal, hooks: Hooks, looks: int) -> None:
+def _remove_machines(provider: Provider, removal: Removal, hooks: Hooks, expected: int) -> None:
     """Remove the machines, and wait until they are gone."""
-    until = hooks.now() + timedelta(seconds=MAX_REMOVAL_S)
+    begin = hooks.now()
     asked: set[str] = set()
-    pauses = _pauses()
-    while looks:
-        machines = provider.list_machines(removal.fleet)
-        if not machines:
-            looks -= 1
-        elif hooks.now() >= until:
+    for pause_s in _pauses():
+        machines = _list_machines(provider, removal.fleet, hooks)
+        passed_s = (hooks.now() - begin).total_seconds()
+        if not machines and (len(asked) >= expected or passed_s >= _SETTLE_S):
+            break
+        if machines and passed_s >= MAX_REMOVAL_S:
             removal.left += [f"the machine {one.id} ({one.state})" for one in machines]
             break
         new = [one for one in machines if one.id not in asked]
@@ -262,8 +277,7 @@ def _remove_machines(provider: Provider, removal: Removal, hooks: Hooks, looks: 
             provider.delete_machines([one for one in new if one.state != "ending"])
             asked |= {one.id for one in new}
             hooks.show(f"{len(new)} machines of {removal.fleet} are ending")
-        if looks:
-            hooks.sleep(next(pauses))
+        hooks.sleep(pause_s)
     removal.machines = len(asked) - sum(one.startswith("the machine ") for one in removal.left)
 
 
