@@ -6,6 +6,8 @@ action can be made to fail, or to be carried out without an answer.
     GET /control/requests                                    the parameters of all requests, as JSON
     GET /control/fault?action=A&code=C&message=M&status=400  an A is refused, after `skip` others; without a code it is
                                                              carried out, and its connection closed
+    GET /control/fault?action=A&hang=yes                     an A gets no answer until everything is forgotten
+    GET /control/hung                                        whether one does
     GET /control/hold?state=pending                          what state machines that run are said to have
     GET /control/end?fleet=F                                 moves the end in the tags of a fleet to the past
     GET /control/left                                        machines that are not gone, and names of groups and keys
@@ -44,6 +46,8 @@ class Ec2:
         self._requests: list[dict[str, str]] = []
         self._faults: dict[str, dict[str, str]] = {}
         self._held = "running"
+        self._hung = 0
+        self._go_on = threading.Event()
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         words = dict(parse_qsl(environ["QUERY_STRING"]))
@@ -54,6 +58,9 @@ class Ec2:
         if not path.startswith("/moto-api"):
             self._requests.append(words)
         fault = self._next_fault(words.get("Action", ""))
+        if fault is not None and "hang" in fault:
+            self._hung += 1
+            self._go_on.wait()
         if fault is not None and "code" in fault:
             start(f"{fault.get('status', '400')} Refused", [("Content-Type", "text/xml")])
             error = f"<Code>{fault['code']}</Code><Message>{fault['message']}</Message>"
@@ -84,6 +91,8 @@ class Ec2:
         backend = ec2_backends[DEFAULT_ACCOUNT_ID]["us-east-1"]
         if name == "fault":
             self._faults[words["action"]] = words
+        elif name == "hung":
+            return self._hung
         elif name == "hold":
             self._held = words["state"]
         elif name == "end":
@@ -99,7 +108,9 @@ class Ec2:
             return {"machines": machines, "groups": groups, "keys": list(backend.key_pairs)}
         elif name == "reset":
             ec2_backends.reset()
-            self._requests, self._faults, self._held = [], {}, "running"
+            self._requests, self._faults, self._held, self._hung = [], {}, "running", 0
+            self._go_on.set()
+            self._go_on = threading.Event()
         return self._requests
 
 

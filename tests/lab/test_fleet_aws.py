@@ -202,6 +202,22 @@ def test_interrupt_while_machines_start_leaves_nothing(cloud: Cloud) -> None:
     assert "ending; what was created is removed" in err and cloud.left() == NOTHING
 
 
+def test_second_interrupt_leaves_the_machines_until_their_end(cloud: Cloud) -> None:
+    process = cloud.started(*UP, "--count", "3")
+    assert process.stderr is not None
+    # The next list of machines never comes.
+    cloud.control("fault", action="DescribeInstances", hang="yes")
+    process.send_signal(signal.SIGINT)
+    while "ending; what was created is removed" not in process.stderr.readline():
+        assert process.poll() is None
+    until(lambda: cloud.control("hung"))
+    process.send_signal(signal.SIGINT)
+    err = process.stderr.read()
+    assert process.wait(WITHIN_S) == 130, err
+    assert err.splitlines()[-1] == "leadline: what is left: leadline fleet down lab --provider aws --region us-east-1"
+    assert len(cloud.left()["machines"]) == 3
+
+
 def test_what_a_killed_command_left_is_removed_from_any_computer(cloud: Cloud) -> None:
     process = cloud.started(*UP, "--count", "3")
     process.kill()

@@ -6,6 +6,7 @@ import ipaddress
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ Example: leadline fleet down lab --provider openstack
 """
 ANYWHERE = "0.0.0.0/0"
 MAX_MACHINES = 500
+_SLICE_S = 0.1
+"""How late a signal may be noticed in a pause."""
 
 app = typer.Typer(
     cls=PanelHelpGroup,
@@ -486,7 +489,7 @@ class _Signals:
         """What the life of a fleet needs: progress goes to stderr."""
         from leadline.agents.launchers.cloud.life import Hooks
 
-        return Hooks(show=print_note, is_stopped=lambda: self.is_asked)
+        return Hooks(show=print_note, is_stopped=lambda: self.is_asked, sleep=self._sleep)
 
     @contextmanager
     def caught(self) -> Iterator[None]:
@@ -501,6 +504,13 @@ class _Signals:
         finally:
             for number in numbers:
                 signal.signal(number, before[number])
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep; the first signal cuts a sleep short that began before it."""
+        was_asked = self.is_asked
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and self.is_asked == was_asked:
+            time.sleep(min(left, _SLICE_S))
 
     def _ask(self, _number: int, _frame: object) -> None:
         if self.is_asked:

@@ -116,6 +116,7 @@ def bring_up(
     Raises:
         InputError: there is a fleet of this name, or the provider says that something is wrong with the request.
         Interrupted: the user wanted an end.
+        KeyboardInterrupt: the user wanted an end at once; nothing is removed.
         CloudFailed: the provider refused, a machine failed, or the time was over.
     """
     name = offer.request.name
@@ -134,6 +135,9 @@ def bring_up(
         fleet = FleetUp(_await_machines(provider, offer, hooks, wait_s), end, offer.request.key is None)
         use(fleet)
         return fleet
+    except KeyboardInterrupt:
+        # The user did not want to wait for the removal either.
+        raise
     except BaseException:
         if is_kept:
             hooks.show(f"kept, until its end: leadline fleet down {name} --provider {provider.name}")
@@ -141,7 +145,8 @@ def bring_up(
         hooks.show(f"removing what there is of the fleet {name}")
         removal = take_down(provider, name, hooks, expected=expected)
         if removal.left:
-            hooks.show(f"not removed: {'; '.join(removal.left)}")
+            again = f"leadline fleet down {name} --provider {provider.name}"
+            hooks.show(f"not removed: {'; '.join(removal.left)}; remove it with: {again}")
         else:
             remove_folder(folder)
         raise
