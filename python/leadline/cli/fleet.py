@@ -185,7 +185,7 @@ def list_fleets(provider: ProviderName, region: Region = None, json: o.Json = Fa
         table.add_row(*_fleet_cells(row))
     print_all([table])
     if any(row["is_expired"] for row in rows):
-        print_note(f"expired: leadline fleet down --all-expired --provider {provider}{_region_words(region)}")
+        print_note(f"expired: leadline fleet down --all-expired --provider {provider}{_region_words(found.region)}")
     return 0
 
 
@@ -325,7 +325,7 @@ def _create(provider: Provider, offer: Offer, inventory: Path, wait_s: int, *, i
     from leadline.agents.launchers.cloud.inventory import host_name, render_inventory
     from leadline.agents.launchers.cloud.key_files import SSH_CONFIG, fleet_folder, write_ssh_config
     from leadline.agents.launchers.cloud.life import bring_up
-    from leadline.agents.launchers.cloud.model import format_time
+    from leadline.agents.launchers.cloud.model import format_removal, format_time
 
     name, user = offer.request.name, offer.image.user
     folder = fleet_folder(provider, name)
@@ -344,8 +344,7 @@ def _create(provider: Provider, offer: Offer, inventory: Path, wait_s: int, *, i
     except Interrupted:
         return 130
     except KeyboardInterrupt:
-        region = f" --region {provider.region}" if provider.region else ""
-        print_note(f"what is left: leadline fleet down {name} --provider {provider.name}{region}")
+        print_note(f"what is left: {format_removal(provider, name)}")
         raise
     count = counted(offer.request.count, "machine")
     print_note(f"{count} until {format_time(fleet.end)}; inventory: {inventory}")

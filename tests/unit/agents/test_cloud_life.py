@@ -88,7 +88,7 @@ def test_keep_leaves_what_there_is_and_says_how_to_remove_it(tmp_path: Path) -> 
     with pytest.raises(InputError):
         bring_up(cloud, made_offer(), tmp_path / "lab", cloud.hooks(), wait_s=600, is_kept=True)
     assert len(cloud.machines) == 3 and (tmp_path / "lab" / "key").exists()
-    assert cloud.lines[-1] == "kept, until its end: leadline fleet down lab --provider aws"
+    assert cloud.lines[-1] == "kept, until its end: leadline fleet down lab --provider aws --region us-east-1"
 
 
 @pytest.mark.parametrize("line", ["key pair", "security group", "are starting", "lead-2 (i-1) runs"])

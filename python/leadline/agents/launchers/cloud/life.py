@@ -25,6 +25,7 @@ from leadline.agents.launchers.cloud.model import (
     Provider,
     Refused,
     describe_group,
+    format_removal,
     whole_seconds,
 )
 from leadline.agents.launchers.cloud.ssh_ready import find_answering
@@ -86,7 +87,7 @@ class Removal:
 def check_free(provider: Provider, name: str) -> None:
     """Check that there is nothing of a fleet of this name. Raises InputError."""
     if any(fleet.name == name for fleet in provider.find_fleets()):
-        hint = f"choose another --name, or remove it with: leadline fleet down {name} --provider {provider.name}"
+        hint = f"choose another --name, or remove it with: {format_removal(provider, name)}"
         raise InputError(f"--name: there is a fleet {name} already", hint=hint)
 
 
@@ -140,13 +141,13 @@ def bring_up(
         raise
     except BaseException:
         if is_kept:
-            hooks.show(f"kept, until its end: leadline fleet down {name} --provider {provider.name}")
+            hooks.show(f"kept, until its end: {format_removal(provider, name)}")
             raise
         hooks.show(f"removing what there is of the fleet {name}")
         removal = take_down(provider, name, hooks, expected=expected)
         if removal.left:
-            again = f"leadline fleet down {name} --provider {provider.name}"
-            hooks.show(f"not removed: {'; '.join(removal.left)}; remove it with: {again}")
+            left = "; ".join(removal.left)
+            hooks.show(f"not removed: {left}; remove it with: {format_removal(provider, name)}")
         else:
             remove_folder(folder)
         raise

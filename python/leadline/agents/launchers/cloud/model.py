@@ -248,6 +248,12 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
+def format_removal(provider: Provider, fleet: str) -> str:
+    """Format the command that removes a fleet."""
+    region = f" --region {provider.region}" if provider.region else ""
+    return f"leadline fleet down {fleet} --provider {provider.name}{region}"
+
+
 def describe_group(end: datetime) -> str:
     """The description of a security group, which is how its end is known."""
     return f"Made by leadline fleet up; {TAG_END}={format_time(end)}"
