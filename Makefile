@@ -71,6 +71,13 @@ $(VENV)-record/.installed: requirements-record.lock pyproject.toml scripts/uv | 
 	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(@D)/bin/python --no-deps --no-build-isolation -e .
 	@touch $@
 
+# What `leadline fleet` is tested with: libcloud, and a server that answers as EC2 does.
+$(VENV)-cloud/.installed: requirements-cloud.lock pyproject.toml scripts/uv | $(VENV)/.installed
+	@test -x $(@D)/bin/python || scripts/uv venv --quiet --python-preference only-system $(@D)
+	@scripts/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(@D)/bin/python --no-deps --no-build-isolation -e .
+	@touch $@
+
 demo: ## three gateways side by side on hosts made here: set-up, then `leadline demo`
 	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.installed agent openvpn
 	@$(INSTALL_AGENT)
@@ -106,7 +113,7 @@ test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(a
 # What is compiled and what is installed do not wait for each other; nor do Python's tests for the Rust tests' compiler: a
 # load that runs for a second leaves half of it to the compiler.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools $(VENV)-record/.installed test-tools
+	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools $(VENV)-record/.installed $(VENV)-cloud/.installed test-tools
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
 
@@ -190,12 +197,14 @@ man: $(VENV)/.installed ## man pages of the command and its subcommands, in .ven
 
 LOCK := scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes
 # The others have the versions of the first, as far as mitmproxy allows.
-lock: ## renew requirements.lock and, of what `make build` and `leadline record` install, requirements-{run,record}.lock
+lock: ## renew requirements.lock and, of what `make build`, `leadline record` and `leadline fleet` install, requirements-{run,record,cloud}.lock
 	$(LOCK) --extra parquet --group dev pyproject.toml -o requirements.lock
 	cp requirements.lock requirements-run.lock
 	$(LOCK) --group build pyproject.toml -o requirements-run.lock
 	cp requirements.lock requirements-record.lock
 	$(LOCK) --extra record --group build pyproject.toml -o requirements-record.lock
+	cp requirements.lock requirements-cloud.lock
+	$(LOCK) --extra cloud --group build --group cloud-tests pyproject.toml -o requirements-cloud.lock
 
 clean: ## remove what was built
-	rm -rf target $(VENV) $(VENV)-record .venv-uv build $(DIST)
+	rm -rf target $(VENV) $(VENV)-record $(VENV)-cloud .venv-uv build $(DIST)

@@ -24,14 +24,18 @@ EXIT_CODES = re.compile(r"(\d+) ([^,]+)(?:, |\.)")
 
 
 def pages() -> dict[str, str]:
-    """Each page's file name, and its text in roff."""
+    """Each page's file name, and its text in roff. A subcommand has a page of its own."""
     group = typer.main.get_command(app)
     root = group.make_context("leadline", [], resilient_parsing=True)
     commands = {name: group.commands[name] for name in group.list_commands(root)}  # type: ignore[attr-defined]
     found = {"leadline.1": _page("leadline", group, root, list(_command_list(commands)))}
     for name, command in commands.items():
         context = command.make_context(name, [], parent=root, resilient_parsing=True)
-        found[f"leadline-{name}.1"] = _page(f"leadline {name}", command, context, [])
+        below = getattr(command, "commands", {})
+        found[f"leadline-{name}.1"] = _page(f"leadline {name}", command, context, list(_command_list(below)))
+        for word, part in below.items():
+            own = part.make_context(word, [], parent=context, resilient_parsing=True)
+            found[f"leadline-{name}-{word}.1"] = _page(f"leadline {name} {word}", part, own, [])
     return found
 
 
@@ -89,6 +93,8 @@ def _definitions(records: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _command_list(commands: dict[str, Any]) -> Iterator[str]:
+    if not commands:
+        return
     yield ".SH COMMANDS"
     texts = ((name, inspect.cleandoc(command.help or "").partition("\n\n")[0]) for name, command in commands.items())
     yield from _definitions(texts)

@@ -47,6 +47,9 @@ RECORDER = ROOT / ".venv-record" / "bin" / "leadline"
 URLS = r"http://HOST:8080(/\S*)"
 
 
+EXAMPLE = r"^(?:Example:|   ) +(leadline .*)$"
+
+
 def command(name: str) -> click.Command:
     found: click.Command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     return found
@@ -55,7 +58,7 @@ def command(name: str) -> click.Command:
 def examples(name: str) -> list[str]:
     """The lines of a command's help that can be typed as they stand."""
     epilog = command(name).epilog or ""
-    return re.findall(r"^(?:Example:|   ) +(leadline .*)$", epilog, re.MULTILINE)
+    return re.findall(EXAMPLE, epilog, re.MULTILINE)
 
 
 def hints(name: str) -> list[tuple[str, str]]:
@@ -128,7 +131,24 @@ def test_each_command_has_an_example_that_it_understands(name: str) -> None:
     for line in examples(name):
         words = shlex.split(line.partition(" > ")[0].replace(ANY_SERVER, "1"))
         assert words[:2] == ["leadline", name], line
-        command(name).make_context(name, words[2:])
+        context = command(name).make_context(name, words[2:])
+        below = getattr(command(name), "commands", {})
+        if below:
+            below[words[2]].make_context(words[2], words[3:], parent=context)
+
+
+def test_each_subcommand_has_an_example_that_it_understands() -> None:
+    """Those of `fleet` run in tests/lab/test_fleet_aws.py and test_fleet_openstack.py."""
+    below = [(name, word) for name in COMMANDS for word in getattr(command(name), "commands", {})]
+    assert below
+    for name, word in below:
+        part = command(name).commands[word]  # type: ignore[attr-defined]
+        lines = re.findall(EXAMPLE, part.epilog or "", re.MULTILINE)
+        assert lines
+        for line in lines:
+            words = shlex.split(line)
+            assert words[:3] == ["leadline", name, word], line
+            part.make_context(word, words[3:])
 
 
 @pytest.mark.lab

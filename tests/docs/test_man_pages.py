@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -14,7 +15,9 @@ import typer
 from leadline.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+TOP: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+BELOW = {f"{name}-{word}": part for name, one in TOP.items() for word, part in getattr(one, "commands", {}).items()}
+COMMANDS = {**TOP, **BELOW}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def test_page_has_every_option_and_example_of_the_help(folder: Path, name: str) 
 
 def test_first_page_has_the_commands_and_the_exit_codes(folder: Path) -> None:
     shown = text_of(folder / "leadline.1")
-    assert all(f".B {name} " in shown for name in COMMANDS)
+    assert all(f".B {name} " in shown for name in TOP)
     codes = re.findall(r"\.B (\d+) (\w+)", shown.partition(".SH EXIT STATUS")[2])
     assert [code for code, _ in codes] == ["0", "1", "2", "3", "4", "130"]
     assert codes[0][1] == "done" and codes[-1][1] == "interrupted"

@@ -21,6 +21,7 @@ from leadline.cli import (
     demo,
     doctor,
     export,
+    fleet,
     ladder,
     observe,
     plan,
@@ -65,6 +66,7 @@ add_kinds(app)
 _add_commands(
     convert, record, ladder, crypto, serve, observe, results, report, compare, trend, truths, size, export, doctor
 )
+app.add_typer(fleet.app, name=fleet.NAME, short_help=summary(fleet.command.__doc__), epilog=fleet.EXAMPLE)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 
 class PanelHelpCommand(TyperCommand):
@@ -74,15 +74,27 @@ class PanelHelpCommand(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Print the examples as written."""
-        if self.epilog:
-            formatter.write_paragraph()
-            formatter.write(self.epilog.rstrip() + "\n")
+        _write_epilog(self.epilog, formatter)
+
+
+class PanelHelpGroup(TyperGroup):
+    """A command that has subcommands; the lines of its examples are kept."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Print the examples as written."""
+        _write_epilog(self.epilog, formatter)
 
 
 def summary(text: str | None) -> str:
     """The first sentence of a command's help, for lists of commands. Without it they cut the help off."""
     first = " ".join((text or "").partition("\n\n")[0].split())
     return first.partition(". ")[0].rstrip(".") + "."
+
+
+def _write_epilog(epilog: str | None, formatter: Any) -> None:
+    if epilog:
+        formatter.write_paragraph()
+        formatter.write(epilog.rstrip() + "\n")
 
 
 def _is_switch(parameter: Any) -> bool:

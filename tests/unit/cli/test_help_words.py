@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Any
 
 import pytest
 import typer
@@ -12,12 +13,14 @@ from in_process import built, leadline
 from leadline.cli.app import app
 from leadline.cli.thread_count import threads
 
-COMMANDS = sorted(built(app).commands)  # type: ignore[attr-defined]
+TOP: dict[str, Any] = built(app).commands  # type: ignore[attr-defined]
+COMMANDS = sorted(TOP)
+BELOW = [f"{name} {word}" for name, one in TOP.items() for word in getattr(one, "commands", {})]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *BELOW])
 def test_help_names_values_without_types_of_python(command: str) -> None:
-    ended = leadline(command, "--help", variables={"COLUMNS": "80"})
+    ended = leadline(*command.split(), "--help", variables={"COLUMNS": "80"})
     assert ended.returncode == 0
     types = re.findall(
         r"<[^<>]*(?:str|int|float|path|list|range|bool)[^<>]*>|\{\w+\}|<=x|x>=", ended.stdout, re.IGNORECASE
