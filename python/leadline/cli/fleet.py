@@ -334,8 +334,7 @@ def _create(provider: Provider, offer: Offer, inventory: Path, wait_s: int, *, i
         addresses = [(host_name(place), str(one.ssh_address)) for place, one in enumerate(fleet.machines)]
         config = write_ssh_config(folder, user, addresses)
         notes = [f"{_where(provider)}, fleet {name}, until {format_time(fleet.end)}"]
-        notes += [f"for ssh(1), its key and known hosts: Include {config}"]
-        write_option_file("--out", inventory, render_inventory(fleet.machines, user, notes))
+        write_option_file("--out", inventory, render_inventory(fleet.machines, user, notes, config))
 
     signals = _Signals("ending; what was created is removed (Ctrl-C again: leave it, until its end)")
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -42,7 +42,8 @@ class InventoryHost:
 
 
 def own_hosts(document: Any) -> list[InventoryHost]:
-    """The hosts of our own form: a list, or `hosts` with one; each is an address or {name, ssh, address, role}.
+    """The hosts of our own form: a list, or `hosts` with one; each is an address or {name, ssh, address, role}. An
+    `ssh_config` beside `hosts` holds for all that are reached by ssh.
 
     Raises:
         ValueError: with the mistake and its place.
@@ -50,7 +51,14 @@ def own_hosts(document: Any) -> list[InventoryHost]:
     listed = document.get("hosts") if isinstance(document, Mapping) else document
     if not isinstance(listed, list) or not listed:
         raise ValueError("hosts is not a list of hosts, such as [{ssh: gw1, address: 10.0.0.2}, ssh://c1]")
-    return [_own_host(entry, number) for number, entry in enumerate(listed, 1)]
+    config = document.get("ssh_config") if isinstance(document, Mapping) else None
+    hosts = [_own_host(entry, number) for number, entry in enumerate(listed, 1)]
+    if config is None:
+        return hosts
+    return [
+        replace(host, where={"ssh_config": str(config), **host.where}) if "ssh" in host.where else host
+        for host in hosts
+    ]
 
 
 def _own_host(entry: Any, number: int) -> InventoryHost:

@@ -71,8 +71,8 @@ def test_costs_are_unknown_where_a_price_is() -> None:
 
 
 def test_inventory_is_yaml_of_names_and_addresses() -> None:
-    text = render_inventory([machine("i-1"), machine("i-2")], "admin", ["aws us-east-1"])
-    assert text.startswith("# made by `leadline fleet up`\n# aws us-east-1\nhosts:\n")
+    text = render_inventory([machine("i-1"), machine("i-2")], "admin", ["aws us-east-1"], Path("/f/ssh_config"))
+    assert text.startswith('# made by `leadline fleet up`\n# aws us-east-1\nssh_config: "/f/ssh_config"\nhosts:\n')
     hosts = YAML(typ="safe").load(io.StringIO(text))["hosts"]
     assert hosts == [{"name": f"lead-{place}", "ssh": "admin@198.51.100.1", "address": "10.0.0.1"} for place in (1, 2)]
 

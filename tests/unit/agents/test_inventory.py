@@ -45,6 +45,13 @@ def test_own_form_has_names_addresses_and_roles(tmp_path: Path) -> None:
     ]
 
 
+def test_one_configuration_of_ssh_holds_for_all(tmp_path: Path) -> None:
+    text = "ssh_config: /f/config\nhosts: [ssh://gw, {ssh: srv, ssh_config: /f/other}, exec: env]\n"
+    hosts = read_hosts(given(tmp_path, text), "remote-access")
+    assert (hosts["gateway"]["ssh_config"], hosts["server"]["ssh_config"]) == ("/f/config", "/f/other")
+    assert "ssh_config" not in hosts["clients"][0]
+
+
 def test_a_plans_own_form_is_taken_as_it_is(tmp_path: Path) -> None:
     text = "gateway: ssh://gw\nserver: {ssh: srv, address: 10.0.0.1}\nclients: ray://10.0.0.9:6379?hosts=5\n"
     hosts = read_hosts(given(tmp_path, text), "remote-access")
