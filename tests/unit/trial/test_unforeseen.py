@@ -34,7 +34,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def go(*failures: Exception, observers: Any = ()) -> tuple[RunFolder, tuple[str, ...]]:
         left = list(failures)
 
-        async def build(*_: object) -> None:
+        async def build(*_: object, **__: object) -> None:
             raise left.pop(0)
 
         monkeypatch.setattr(environment, "build", build)
