@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
     from leadline.agents.hosts import launch_on
     from leadline.agents.launch import Launch, agent_binary
-    from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
+    from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, UnreadObservation, Workload
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -24,6 +24,7 @@ __all__ = [
     "Event",
     "Exchange",
     "Launch",
+    "UnreadObservation",
     "Workload",
     "agent_binary",
     "compare",
@@ -36,7 +37,7 @@ _MODULES = {
     "clocks": ("ClockComparison", "Exchange", "compare", "start_instant"),
     "hosts": ("launch_on",),
     "launch": ("Launch", "agent_binary"),
-    "messages": ("PROTOCOL_VERSION", "Command", "Event", "Workload"),
+    "messages": ("PROTOCOL_VERSION", "Command", "Event", "UnreadObservation", "Workload"),
 }
 
 
