@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from peers import CONNECTIONS, Cost
 from programs import GENERATOR_CPU, cpu_until_end, pinned
 
-from leadline.agents.messages import Command, Event, encode, parse_event
+from leadline.agents.messages import Command, ContractEvent, encode, parse_event
 from leadline.analysis.histograms import decode
 from leadline.contract.models import (
     CryptoWorkload,
@@ -194,7 +194,7 @@ def observer_share() -> float:
 @contextmanager
 def _agent(
     environment: Mapping[str, str], prefix: Sequence[str] = ()
-) -> Iterator[tuple[subprocess.Popen[str], Iterator[Event]]]:
+) -> Iterator[tuple[subprocess.Popen[str], Iterator[ContractEvent]]]:
     """An agent that ends with this; the caller waits for that."""
     process = subprocess.Popen(
         [*prefix, *pinned(GENERATOR_CPU, ["leadline-agent"])],
@@ -223,7 +223,7 @@ def _tell(process: subprocess.Popen[str], command: Command) -> None:
     process.stdin.flush()
 
 
-def _expect(events: Iterator[Event], kind: type[ReportedEvent]) -> ReportedEvent:
+def _expect(events: Iterator[ContractEvent], kind: type[ReportedEvent]) -> ReportedEvent:
     for event in events:
         if isinstance(event, kind):
             return event

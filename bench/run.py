@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import against_rows
+import controller_rows
 import crypto_rows
 import demo_rows
 import fetched
@@ -78,7 +79,7 @@ TOPICS: dict[str, dict[str, Group]] = {
         "packet-pacing": packet_rows.paced,
         "packet-costs": packet_rows.costs,
     },
-    "host": {"observing": host_rows.observing, "link": host_rows.link},
+    "host": {"observing": host_rows.observing, "link": host_rows.link, "controller": controller_rows.controller},
     "vpn": {
         "storm": tunnel_rows.storm,
         "fleet": tunnel_rows.many,

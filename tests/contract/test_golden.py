@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadline.agents import messages
-from leadline.agents.messages import Command, Event, MalformedLine, Workload, encode, parse_command, parse_event
+from leadline.agents.messages import Command, ContractEvent, MalformedLine, Workload, encode, parse_command, parse_event
 from leadline.contract.models import Hello, Prepare
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_the_transcripts_hold_every_command_workload_and_event() -> None:
     assert {type(command) for command in commands} == set(typing.get_args(Command))
     workloads = {type(command.workload) for command in commands if isinstance(command, Prepare)}
     assert workloads == set(typing.get_args(Workload))
-    assert {type(parse_event(line)) for line in EVENTS} == set(typing.get_args(Event))
+    assert {type(parse_event(line)) for line in EVENTS} == set(typing.get_args(ContractEvent))
 
 
 def test_both_languages_agree_on_version_and_line_limit() -> None:

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from leadline.agents import Agent, Event, Launch, agent_binary
+from leadline.agents import Agent, Event, Launch, UnreadObservation, agent_binary
 from leadline.agents.remote_ops import RemoteOps
 from leadline.contract.models import InterfaceView, Prepared, ServeWorkload
 from leadline.errors import LeadlineError, NoClientConnected
@@ -73,8 +73,12 @@ async def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
         return said
     finally:
         await asyncio.gather(*(agent.close() for agent in agents.values()))
-        (folder / "heard.jsonl").write_text("".join(event.model_dump_json() + "\n" for _, event in heard))
+        (folder / "heard.jsonl").write_text("".join(_as_json(event) + "\n" for _, event in heard))
         lab.close()
+
+
+def _as_json(event: Event) -> str:
+    return (event.read() if isinstance(event, UnreadObservation) else event).model_dump_json()
 
 
 async def _up_and_down(spec: dict[str, Any], site: Site, heard: list[tuple[str, Event]]) -> dict[str, Any]:

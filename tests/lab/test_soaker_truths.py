@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from leadline.agents import Agent, Event, Launch, agent_binary
+from leadline.agents import Agent, Event, Launch, UnreadObservation, agent_binary
 from leadline.analysis.host_usage import CpuUse, between
 from leadline.contract.models import CpuSample, ObservationEvent, SoakerSample
 from leadline.errors import AgentLost
@@ -147,8 +147,8 @@ class Samples:
 
     def on_event(self, _host: str, event: Event, _line: bytes) -> None:
         """Take an event; others than samples are ignored."""
-        if isinstance(event, ObservationEvent):
-            self._queue.put_nowait(event)
+        if isinstance(event, UnreadObservation):
+            self._queue.put_nowait(event.read())
 
     async def next(self, agent: Agent) -> ObservationEvent:
         """The next sample; raises AgentLost if the agent is lost before."""

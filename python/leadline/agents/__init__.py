@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leadline.agents.clocks import ClockComparison, Exchange, compare, start_instant
     from leadline.agents.hosts import ReachedHosts
     from leadline.agents.launch import Launch
-    from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, Workload
+    from leadline.agents.messages import PROTOCOL_VERSION, Command, Event, UnreadObservation, Workload
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -27,6 +27,7 @@ __all__ = [
     "Exchange",
     "Launch",
     "ReachedHosts",
+    "UnreadObservation",
     "Workload",
     "agent_binary",
     "compare",
@@ -39,7 +40,7 @@ _MODULES = {
     "hosts": ("ReachedHosts",),
     "binary": ("agent_binary",),
     "launch": ("Launch",),
-    "messages": ("PROTOCOL_VERSION", "Command", "Event", "Workload"),
+    "messages": ("PROTOCOL_VERSION", "Command", "Event", "UnreadObservation", "Workload"),
 }
 
 

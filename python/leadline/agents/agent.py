@@ -21,13 +21,16 @@ from leadline.agents.launch import Launch, named
 from leadline.agents.messages import (
     PROTOCOL_VERSION,
     Command,
+    ContractEvent,
     Event,
     MalformedLine,
+    UnreadObservation,
     Workload,
     encode,
     greeting_of_another,
     parse_event,
 )
+from leadline.agents.observations import ObservationShapes
 from leadline.agents.tasks import TaskLog
 from leadline.contract.models import (
     Clock,
@@ -42,6 +45,7 @@ from leadline.contract.models import (
     MeasureWakeUp,
     NetworkReply,
     NetworkView,
+    ObservationEvent,
     Observe,
     OutputLine,
     Pid,
@@ -105,6 +109,7 @@ class Agent:
         self._tasks: dict[tuple[str, str], TaskLog] = {}
         self._ids = count(1)
         self._answers: dict[tuple[type[Event], int], asyncio.Future[tuple[Any, int]]] = {}
+        self._shapes = ObservationShapes()
         self._beats = 0
         self._reader = asyncio.create_task(self._read_events(), name=f"{name} events")
         self._heart: asyncio.Task[None] | None = None
@@ -365,10 +370,9 @@ class Agent:
 
     async def _read_events(self) -> None:
         try:
-            async for raw, now_ns in self._channel.lines():
-                # Here, before anything is stored or shown: URLs may be in names, failures and single requests.
-                line = mask_line(bytes(raw), self._kept)
-                self._on_event(self._parsed(line), line, now_ns)
+            async for lines, now_ns in self._channel.lines():
+                for line in lines:
+                    self._take_line(line, now_ns)
         except MalformedLine as error:
             self._lose(str(error))
         except Exception as error:  # the sink failed, for example on a full disk: no task may wait for more events
@@ -381,7 +385,20 @@ class Agent:
             else:
                 self._lose(ending)
 
-    def _parsed(self, line: bytes) -> Event:
+    def _take_line(self, line: bytes, now_ns: int) -> None:
+        if self._shapes.match(line):
+            self._sink(self.name, UnreadObservation(line), line)
+            return
+        # Here, before anything is stored or shown: URLs may be in names, failures and single requests.
+        line = mask_line(line, self._kept)
+        event = self._parsed(line)
+        if isinstance(event, ObservationEvent):
+            self._on_event(UnreadObservation(line), line, now_ns)
+            self._shapes.add(line)
+        else:
+            self._on_event(event, line, now_ns)
+
+    def _parsed(self, line: bytes) -> ContractEvent:
         try:
             return parse_event(line)
         except MalformedLine as error:

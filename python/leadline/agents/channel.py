@@ -66,8 +66,9 @@ class Channel:
         self._process.stdin.write(line)
         await self._process.stdin.drain()
 
-    async def lines(self) -> AsyncIterator[tuple[bytearray, int]]:
-        """Each line of its stdout without the line end, and its arrival time (controller's monotonic clock, ns).
+    async def lines(self) -> AsyncIterator[tuple[list[bytes], int]]:
+        """The lines of its stdout without their line ends, those that arrived together in one list, and their arrival
+        time (controller's monotonic clock, ns).
 
         A last line without a line end is ignored: the process ended in the middle of it.
 
@@ -78,11 +79,12 @@ class Channel:
         pending = bytearray()
         while chunk := await self._process.stdout.read(STREAM_BYTES):
             now_ns = time.monotonic_ns()
-            pending += chunk
-            if b"\n" in chunk:
-                *lines, pending = pending.split(b"\n")
-                for line in lines:
-                    yield line, now_ns
+            first, *others = chunk.split(b"\n")
+            pending += first
+            if others:
+                *lines, rest = others
+                yield [bytes(pending), *lines], now_ns
+                pending = bytearray(rest)
             if len(pending) > LINE_LIMIT_BYTES:
                 raise MalformedLine(f"a line is longer than {LINE_LIMIT_BYTES} bytes")
 

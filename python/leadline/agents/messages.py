@@ -1,13 +1,15 @@
 """Lines to and from an agent: the unions that `contract` leaves open, and the conversion between bytes and records.
 
 Refuses everything that is not in the contract; the caller decides what happens then (`agent` ends such an agent).
+Observations, which are most of the lines, are checked as lines (`observations`) and read where figures are needed.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import pydantic_core
 from pydantic import Field, TypeAdapter, ValidationError
@@ -20,7 +22,26 @@ PROTOCOL_VERSION = 2
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 """The longest line that either side accepts, `leadline_wire::LINE_LIMIT_BYTES`."""
 
-Event: TypeAlias = (
+
+@dataclass(slots=True)
+class UnreadObservation:
+    """An observation as the agent's line, which is in the contract. While a load runs, nothing needs its figures."""
+
+    line: bytes
+    type: ClassVar[Literal["observation"]] = "observation"
+
+    def read(self) -> models.ObservationEvent:
+        """Its figures; each call reads the line.
+
+        Raises:
+            MalformedLine: it is not in the contract after all.
+        """
+        event = parse_event(self.line)
+        assert isinstance(event, models.ObservationEvent)
+        return event
+
+
+ReadEvent: TypeAlias = (
     models.Hello
     | models.Heartbeat
     | models.ClockReply
@@ -32,13 +53,17 @@ Event: TypeAlias = (
     | models.Samples
     | models.Finished
     | models.Failed
-    | models.ObservationEvent
     | models.OutputLine
     | models.Exited
     | models.Profiled
     | models.Emulated
     | models.LinkChanged
 )
+
+Event: TypeAlias = ReadEvent | UnreadObservation
+"""What an `Agent` passes on."""
+
+ContractEvent: TypeAlias = ReadEvent | models.ObservationEvent
 
 Command: TypeAlias = (
     models.Prepare
@@ -68,14 +93,14 @@ Workload: TypeAlias = (
     | models.PacketReceiverWorkload
 )
 
-_EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+_EVENTS: TypeAdapter[ContractEvent] = TypeAdapter(Annotated[ContractEvent, Field(discriminator="type")])
 
 
 class MalformedLine(ValueError):
     """A line that is not in the contract; the text gives the reason in one line."""
 
 
-def parse_event(line: bytes | bytearray | str) -> Event:
+def parse_event(line: bytes | bytearray | str) -> ContractEvent:
     """Read one line of an agent's stdout.
 
     Raises:

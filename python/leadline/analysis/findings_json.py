@@ -6,7 +6,8 @@ unknown value is null. A document of another version is refused: its figures may
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -38,8 +39,30 @@ class FindingsDocument:
 
 def encode_findings(run: RunAnalysis, analysed_by: str, journal_bytes: int | None) -> bytes:
     """The document as UTF-8 JSON on one line. NaN and infinity, which JSON lacks, become null."""
-    document = FindingsDocument(FINDINGS_SCHEMA, analysed_by, journal_bytes, run)
-    return pydantic_core.to_json(document, inf_nan_mode="null") + b"\n"
+    return b"".join(encode_findings_in_parts(run, analysed_by, journal_bytes))
+
+
+def encode_findings_in_parts(run: RunAnalysis, analysed_by: str, journal_bytes: int | None) -> Iterator[bytes]:
+    """The document as `encode_findings` has it, in parts of a trial at most: trials are most of it."""
+    about = {"schema": FINDINGS_SCHEMA, "analysed_by": analysed_by, "journal_bytes": journal_bytes}
+    yield _to_json(about).removesuffix(b"}") + b',"run":'
+    separator = b"{"
+    for field in fields(run):
+        value = getattr(run, field.name)
+        yield separator + _to_json(field.name) + b":"
+        if field.name == "trials":
+            yield b"["
+            for number, trial in enumerate(value):
+                yield (b"," if number else b"") + _to_json(trial)
+            yield b"]"
+        else:
+            yield _to_json(value)
+        separator = b","
+    yield b"}}\n"
+
+
+def _to_json(part: Any) -> bytes:
+    return pydantic_core.to_json(part, inf_nan_mode="null")
 
 
 def decode_findings(content: bytes, name: str) -> FindingsDocument:

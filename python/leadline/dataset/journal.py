@@ -1,9 +1,10 @@
 """The journal: one JSON object per line, appended as events arrive, readable after a kill at any time.
 
-An append is one `write(2)` on a file opened with O_APPEND, so a killed controller loses nothing. Each `trial-end`
-synchronises everything before it to the disk, so a power cut loses only the current trial. A write that fails half
-way is undone; if even that fails, the next line begins with a newline, so that a torn line never merges with its
-successor. Reading skips and counts torn and garbled lines; `analysis` reports the counts.
+An append is one `write(2)` on a file opened with O_APPEND, so a killed controller loses nothing; events that are to be
+appended later are written with the next line, or by `flush`. Each `trial-end` synchronises everything before it to the
+disk, so a power cut loses only the current trial. A write that fails half way is undone; if even that fails, the next
+line begins with a newline, so that a torn line never merges with its successor. Reading skips and counts torn and
+garbled lines; `analysis` reports the counts.
 
 The writer keeps some space in reserve: on a full disk no more events are taken, and the records of the end still fit.
 """
@@ -15,8 +16,9 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Self
 
 import pydantic_core
 
@@ -60,22 +62,38 @@ class Journal:
         except OSError as error:
             raise storage_error(path, error) from error
         self._torn = self._ends_torn()
+        self._waiting: list[bytes] = []
         self._full: DatasetError | None = None
         self._reserve = _reserve(path) if path.is_file() else None
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append one line. Raises `DatasetError` if the disk is full or failing; the journal stays readable."""
-        self._write(_encode(entry) + b"\n")
+        try:
+            self.flush()
+        finally:
+            self._write(_encode(entry) + b"\n")
         if entry.get("record") in _DURABLE:
             self._synchronise()
 
     def append_event(self, host: str, at_ns: int, line: bytes) -> None:
         """Append an agent's event as the agent wrote it: one JSON object on a line. Raises like `append`, and once the
         disk was full: what is free then is for the records of the end."""
+        self.append_event_later(host, at_ns, line)
+        self.flush()
+
+    def append_event_later(self, host: str, at_ns: int, line: bytes) -> None:
+        """Append an agent's event together with what comes next, or by `flush`. Raises once the disk was full."""
         if self._full is not None:
             raise self._full
-        envelope = b'{"host":%b,"at_ns":%d,"event":' % (pydantic_core.to_json(host), at_ns)
-        self._write(envelope + line.strip() + b"}\n")
+        self._waiting.append(b'{"host":%b,"at_ns":%d,"event":%b}\n' % (_encode_host(host), at_ns, line.strip()))
+
+    def flush(self) -> None:
+        """Write the events that were to be appended later. Raises like `append`; the lines that did not fit are
+        lost."""
+        if self._waiting:
+            lines = b"".join(self._waiting)
+            self._waiting.clear()
+            self._write(lines)
 
     @property
     def size_bytes(self) -> int:
@@ -86,6 +104,12 @@ class Journal:
         """Synchronise the lines to the disk and close the file; a second call does nothing."""
         if self._fd < 0:
             return
+        try:
+            self.flush()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         fd, self._fd = self._fd, -1
         self._release()
         try:
@@ -95,21 +119,21 @@ class Journal:
         finally:
             os.close(fd)
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         if self._torn:
-            line = b"\n" + line
+            lines = b"\n" + lines
         written = 0
         try:
-            while written < len(line):
-                written += os.write(self._fd, line[written:])
+            while written < len(lines):
+                written += os.write(self._fd, lines[written:])
         except OSError as error:
-            self._take_back(written)
+            self._take_back(written - (lines.rfind(b"\n", 0, written) + 1))
             failure = with_report_hint(storage_error(self._path, error), self._path.parent)
             if failure.is_full:
                 self._full = failure
@@ -129,7 +153,7 @@ class Journal:
             raise storage_error(self._path, error) from error
 
     def _take_back(self, written: int) -> None:
-        """Remove the beginning of a line that was not written completely."""
+        """Remove the beginning of a line that was not written completely, of that many bytes."""
         if written == 0:
             return
         try:
@@ -244,6 +268,11 @@ def _reserve(path: Path) -> IO[bytes] | None:
         file.close()
         return None
     return file
+
+
+@lru_cache(maxsize=4096)
+def _encode_host(host: str) -> bytes:
+    return pydantic_core.to_json(host)
 
 
 def _encode(entry: Mapping[str, Any]) -> bytes:

@@ -1,16 +1,17 @@
 """Writes one parquet file of any length in chunks, with only a few chunks in memory.
 
-Full chunks are written to unnamed files in the background, and from there to the final file, which appears complete
-or not at all. Until then they are in Arrow's IPC format: as short as parquet when compressed, and encoded in a fifth of
-the time.
+Full chunks are encoded in the background. Several at a time go to an unnamed file, and from there to the final file,
+which appears complete or not at all. Until then they are in Arrow's IPC format: as short as parquet when compressed,
+and encoded in a fifth of the time.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
@@ -21,6 +22,10 @@ from leadline.dataset import atomic
 
 CHUNK_ROWS = 200_000
 """Number of rows of a table in memory: about 20 MB as columns, 100 MB as Python objects."""
+
+
+MAX_PARTS_BYTES = 4 * 1024 * 1024
+"""Of a table's chunks in memory in Arrow's format: some 400,000 rows. A hundred million are some 300 files."""
 
 
 class ParquetParts:
@@ -47,39 +52,37 @@ class ParquetFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._parts: list[bytes] = []
-        self._chunks: list[IO[bytes]] = []
+        self._parts: list[bytes | memoryview] = []
+        self._parts_bytes = 0
+        self._set_aside: list[IO[bytes]] = []
         self._files = ExitStack()
         self._writer: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
 
     def add(self, make: Callable[[], pl.DataFrame]) -> None:
         """Make and store a chunk in the background. Raises the error of the previous chunk: `DatasetError`."""
-        if self._writer is None:
-            self._writer = self._files.enter_context(ThreadPoolExecutor(1, "parquet"))
-        self._settle()
-        self._under_way = self._writer.submit(self._set_aside, make)
+        self._in_background(lambda: self._keep([_in_arrow(make())]))
 
     def add_parts(self, parts: Sequence[bytes]) -> None:
-        """Add what a `ParquetParts` of another process has, which is all of the file then."""
-        self._parts += parts
+        """Store what a `ParquetParts` of another process has. Raises like `add`."""
+        if parts:
+            self._in_background(partial(self._keep, parts))
 
     def write(self, last: Callable[[], pl.DataFrame]) -> None:
         """Write the file from all chunks and the last rows; frees the memory. Raises `DatasetError`."""
-        if self._parts:
-            assert self._writer is None and last().is_empty()
-            parts = pl.scan_ipc(self._parts, glob=False)
-            atomic.replace(self._path, lambda temporary: _stream(parts, temporary))
-            self.close()
-            return
         if self._writer is None:
             content = _in_parquet(last())
             atomic.replace(self._path, lambda temporary: _write_bytes(temporary, content))
             return
         self.add(last)
         self._settle()
-        # By their descriptors, since they have no names: a killed process leaves no files behind.
-        whole = pl.scan_ipc([f"/proc/self/fd/{chunk.fileno()}" for chunk in self._chunks], glob=False)
+        if self._set_aside:
+            if self._parts:
+                self._set_parts_aside()
+            # By their descriptors, since they have no names: a killed process leaves no files behind.
+            whole = pl.scan_ipc([f"/proc/self/fd/{file.fileno()}" for file in self._set_aside], glob=False)
+        else:
+            whole = _scan(self._parts)
         atomic.replace(self._path, lambda temporary: _stream(whole, temporary))
         self.close()
 
@@ -88,29 +91,48 @@ class ParquetFile:
         if self._under_way is not None:
             wait((self._under_way,))
         self._files.close()
-        self._chunks, self._parts = [], []
+        self._parts, self._set_aside = [], []
+        self._parts_bytes = 0
         self._writer = self._under_way = None
 
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Do the work after the previous one, so that at most two chunks are in memory as columns."""
+        if self._writer is None:
+            self._writer = self._files.enter_context(ThreadPoolExecutor(1, "parquet"))
+        self._settle()
+        self._under_way = self._writer.submit(work)
+
     def _settle(self) -> None:
-        """Wait for the previous chunk, so that at most two are in memory."""
         if self._under_way is not None:
             self._under_way.result()
             self._under_way = None
 
-    def _set_aside(self, make: Callable[[], pl.DataFrame]) -> None:
+    def _keep(self, parts: Sequence[bytes | memoryview]) -> None:
+        self._parts += parts
+        self._parts_bytes += sum(map(len, parts))
+        if self._parts_bytes >= MAX_PARTS_BYTES:
+            self._set_parts_aside()
+
+    def _set_parts_aside(self) -> None:
+        """Write all parts to one file: each open file takes a descriptor, and a run has thousands of stretches."""
         try:
-            chunk = _unnamed_file(self._path.parent)
-            self._chunks.append(chunk)
-            self._files.push(chunk)
-            chunk.write(_in_arrow(make()))
-            chunk.flush()
+            file = self._files.enter_context(_unnamed_file(self._path.parent))
+            self._set_aside.append(file)
+            with _naming_errors(file) as sink:
+                _scan(self._parts).sink_ipc(sink, compression="zstd", maintain_order=True)
+            file.flush()
         except OSError as error:
             raise atomic.storage_error(self._path, error) from error
+        self._parts, self._parts_bytes = [], 0
 
 
 def _unnamed_file(folder: Path) -> IO[bytes]:
     """A file that disappears when it is closed, or with the process."""
     return TemporaryFile(dir=folder)
+
+
+def _scan(parts: Sequence[bytes | memoryview]) -> pl.LazyFrame:
+    return pl.scan_ipc(list(map(bytes, parts)), glob=False)
 
 
 def _in_parquet(frame: pl.DataFrame) -> memoryview:
@@ -129,15 +151,20 @@ def _in_arrow(frame: pl.DataFrame) -> memoryview:
 
 def _stream(rows: pl.LazyFrame, path: Path) -> None:
     """Write chunk by chunk to one file, in order."""
-    with path.open("wb") as file:
-        sink = _Sink(file)
-        try:
-            target = cast(IO[bytes], sink)
-            rows.sink_parquet(target, compression="zstd", row_group_size=CHUNK_ROWS, maintain_order=True)
-        except pl.exceptions.PolarsError:
-            if sink.error is not None:
-                raise sink.error from None
-            raise
+    with path.open("wb") as file, _naming_errors(file) as sink:
+        rows.sink_parquet(sink, compression="zstd", row_group_size=CHUNK_ROWS, maintain_order=True)
+
+
+@contextmanager
+def _naming_errors(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file for polars, which reports a full disk as a damaged file: raises the system's own error instead."""
+    sink = _Sink(file)
+    try:
+        yield cast(IO[bytes], sink)
+    except (pl.exceptions.PolarsError, OSError):
+        if sink.error is not None:
+            raise sink.error from None
+        raise
 
 
 class _Sink(io.RawIOBase):

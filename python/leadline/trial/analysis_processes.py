@@ -11,7 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
@@ -56,17 +56,18 @@ class _Processes:
             self._idle.put(process)
         self._under_way: list[Future[ReadStretch]] = []
 
-    def read(self, stretch: Stretch) -> Callable[[], ReadStretch]:
+    def read(self, stretch: Stretch) -> Future[ReadStretch]:
         """Hand a stretch over. If each process has work and more waits, read it here."""
         self._under_way = [future for future in self._under_way if not future.done()]
         if len(self._under_way) > len(self._all):
-            found = read_stretch(stretch)
-            return lambda: found
+            here: Future[ReadStretch] = Future()
+            here.set_result(read_stretch(stretch))
+            return here
         # Now, because the facts about hosts change with later events.
         question = pickle.dumps(stretch, pickle.HIGHEST_PROTOCOL)
         future = self._threads.submit(self._ask, question)
         self._under_way.append(future)
-        return future.result
+        return future
 
     def end(self) -> None:
         """End all processes."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from leadline import __version__
 from leadline.analysis import analyse, result_rows
-from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings
+from leadline.analysis.findings_json import FindingsDocument, decode_findings, encode_findings_in_parts
 from leadline.analysis.machine_rules import is_judged_alike
 from leadline.analysis.model import RunAnalysis
 from leadline.dataset import (
@@ -198,8 +198,11 @@ def _complete_manifest(folder: RunFolder, analysis: RunAnalysis) -> None:
 
 
 def _write_findings(folder: RunFolder, analysis: RunAnalysis, journal_bytes: int | None) -> None:
-    content = encode_findings(analysis, __version__, journal_bytes)
-    replace(folder.findings_path, partial(Path.write_bytes, data=content))
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            file.writelines(encode_findings_in_parts(analysis, __version__, journal_bytes))
+
+    replace(folder.findings_path, write)
 
 
 def _read_document(folder: RunFolder) -> FindingsDocument:

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from leadline.agents import Agent, Event, Launch, agent_binary
+from leadline.agents import Agent, Event, Launch, UnreadObservation, agent_binary
 from leadline.analysis.crypto import CryptoFigure, CryptoResult, judge_crypto, stolen_share
 from leadline.contract.models import (
     CryptoWorkload,
     MachineSample,
-    ObservationEvent,
     Outcome,
     ProfileWorkload,
     Progress,
@@ -48,8 +47,9 @@ async def measure_crypto(
     machine: list[MachineSample] = []
 
     def on_event(_host: str, event: Event, _line: bytes) -> None:
-        if isinstance(event, ObservationEvent) and event.machine is not None:
-            machine.append(event.machine)
+        if isinstance(event, UnreadObservation):
+            sample = event.read().machine
+            machine.extend([] if sample is None else [sample])
         elif isinstance(event, Progress):
             for row in event.flows:
                 done(row.sent_units or 0)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from leadline.agents import Agent, ClockComparison, Event, Launch, ReachedHosts, agent_binary
-from leadline.contract.models import Observation
+from leadline.agents import Agent, ClockComparison, Launch, ReachedHosts, UnreadObservation, agent_binary
 from leadline.errors import AgentLost, LeadlineError
 from leadline.lab import cpus
 from leadline.lab.hosts import Lab
@@ -300,13 +299,13 @@ async def observe_once_more(env: Environment, trial: str, period_ms: int, event_
     waiting = set(env.gateways)
     heard = asyncio.Event()
 
-    def on_event(host: str, event: Event) -> None:
-        if isinstance(event, Observation) and event.trial == trial:
+    def on_observation(host: str, observation: UnreadObservation) -> None:
+        if observation.read().trial == trial:
             waiting.discard(host)
         if not waiting:
             heard.set()
 
-    end = event_log.listen(on_event)
+    end = event_log.listen_to_observations(on_observation)
     try:
         await observe(env, trial, period_ms, event_log)
         with suppress(TimeoutError):

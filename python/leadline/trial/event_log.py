@@ -4,10 +4,14 @@ There is one `EventLog` per run. It adds a time to each entry, appends it to a j
 measurement whose samples are not kept) and passes it to listeners and observers. Lists have no single requests of
 scenarios: figures do not need them, and there may be millions. A failed write ends the run: a
 figure whose samples are lost is invalid. Only records of an end (`record_end`) may be lost.
+
+Observations are most of the events. Those that arrive in one turn of the event loop are written together, at its end
+or before anything that comes after them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -16,7 +20,7 @@ from typing import Any, Protocol
 
 import pydantic_core
 
-from leadline.agents import Event
+from leadline.agents import Event, UnreadObservation
 from leadline.contract.models import Heartbeat
 from leadline.errors import DatasetError, LeadlineError
 from leadline.trial.notifications import Notification, Observer
@@ -34,6 +38,12 @@ class EventSink(Protocol):
 
     def append_event(self, host: str, at_ns: int, line: bytes, /) -> None:
         """Append an agent's event, as the line that the agent wrote."""
+
+    def append_event_later(self, host: str, at_ns: int, line: bytes, /) -> None:
+        """Append an agent's event with what comes next, or by `flush`."""
+
+    def flush(self) -> None:
+        """Write what was to be appended later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,20 @@ class EntryList:
         there may be millions. Only how many of them are missing is kept."""
         if self.journal is not None:
             self.journal.append_event(host, at_ns, line)
+        self._keep(host, at_ns, line)
+
+    def append_event_later(self, host: str, at_ns: int, line: bytes, /) -> None:
+        """Append an agent's event to the list at once, and to the journal with what comes next."""
+        if self.journal is not None:
+            self.journal.append_event_later(host, at_ns, line)
+        self._keep(host, at_ns, line)
+
+    def flush(self) -> None:
+        """Write what was to be appended to the journal later."""
+        if self.journal is not None:
+            self.journal.flush()
+
+    def _keep(self, host: str, at_ns: int, line: bytes) -> None:
         is_batch = line.startswith(_SINGLE_REQUESTS)
         if is_batch and _NONE_LEFT_OUT.search(line):
             return
@@ -78,7 +102,10 @@ class EventLog:
         self._observers = list(observers)
         self._on_failed_observer = on_failed_observer
         self._listeners: list[Callable[[str, Event], None]] = []
+        self._observation_listeners: list[Callable[[str, UnreadObservation], None]] = []
         self._copies: list[EntryList] = []
+        self._flushes_soon = False
+        self._failure: DatasetError | None = None
 
     def record(self, record: str, **fields: Any) -> None:
         """Append one record of the controller to the journal."""
@@ -92,11 +119,20 @@ class EventLog:
         try:
             self.record(record, **fields)
         except DatasetError as error:
-            return failure or error
-        return failure
+            return failure or self._failure or error
+        return failure or self._failure
 
     def on_event(self, host: str, event: Event, line: bytes) -> None:
-        """Append one event of an agent to the journal, as its original `line`, then pass it to the listeners."""
+        """Append one event of an agent to the journal, as its original `line`, then pass it to the listeners.
+
+        Raises:
+            DatasetError: the journal could not be written, now or when the observations before this were due.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if isinstance(event, UnreadObservation):
+            self._on_observation(host, event)
+            return
         # A heartbeat only shows that the agent is alive; figures do not need it.
         if not isinstance(event, Heartbeat):
             at_ns = time.monotonic_ns()
@@ -105,10 +141,35 @@ class EventLog:
         for listener in self._listeners:
             listener(host, event)
 
+    def _on_observation(self, host: str, event: UnreadObservation) -> None:
+        at_ns = time.monotonic_ns()
+        self._sink.append_event_later(host, at_ns, event.line)
+        for copy in self._copies:
+            copy.append_event(host, at_ns, event.line)
+        if self._observation_listeners:
+            self._sink.flush()
+            for listener in self._observation_listeners:
+                listener(host, event)
+        elif not self._flushes_soon:
+            self._flushes_soon = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushes_soon = False
+        try:
+            self._sink.flush()
+        except DatasetError as error:
+            self._failure = error
+
     def listen(self, listener: Callable[[str, Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event; returns a function that ends this."""
+        """Call `listener` with every event but observations; returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def listen_to_observations(self, listener: Callable[[str, UnreadObservation], None]) -> Callable[[], None]:
+        """Call `listener` with every observation; returns a function that ends this."""
+        self._observation_listeners.append(listener)
+        return lambda: self._observation_listeners.remove(listener)
 
     def copy_to(self, entries: list[dict[str, Any]]) -> Callable[[], None]:
         """Append every further entry to this list too; returns a function that ends this."""

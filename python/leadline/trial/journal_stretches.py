@@ -7,7 +7,9 @@ The reader that cuts decodes only what later trials depend on: clocks, greetings
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,8 +83,31 @@ class _Tables:
             return error
 
 
-Read: TypeAlias = Callable[[Stretch], Callable[[], ReadStretch]]
-"""Begins to read a stretch, whose content may change afterwards; the result waits for it."""
+Read: TypeAlias = Callable[[Stretch], "Future[ReadStretch]"]
+"""Begins to read a stretch, whose content may change afterwards."""
+
+
+class _UnderWay:
+    """A stretch that is being read. Its rows are passed on with its tests, which are asked for in the order of the
+    journal."""
+
+    def __init__(self, future: Future[ReadStretch], into_tables: Callable[[TableParts | Exception], None]) -> None:
+        self._future: Future[ReadStretch] | None = future
+        self._into_tables = into_tables
+        self._tests: AnalysedTests | None = None
+
+    @property
+    def is_read(self) -> bool:
+        return self._future is None or self._future.done()
+
+    def tests(self) -> AnalysedTests:
+        """The tests of its trial; waits for them."""
+        if self._future is not None:
+            found = self._future.result()
+            self._future, self._tests = None, found.tests
+            self._into_tables(found.tables)
+        assert self._tests is not None
+        return self._tests
 
 
 class JournalCutter:
@@ -101,6 +126,7 @@ class JournalCutter:
         self._clocks = HostClocks()
         self._begin_byte, self._clocks_at_begin = 0, HostClocks()
         self._is_before_trial = False
+        self._under_way: deque[_UnderWay] = deque()
 
     def entries(self) -> Iterator[Entry]:
         """All entries but frequent events."""
@@ -116,15 +142,12 @@ class JournalCutter:
         end_byte = self._reader.line_begin_byte if self._is_before_trial else self._reader.line_end_byte
         stretch = Stretch(self._reader.path, self._begin_byte, end_byte, self._clocks_at_begin, dict(tests))
         self._begin_byte, self._clocks_at_begin = end_byte, deepcopy(self._clocks)
-        waits = self._read(stretch)
-
-        def result() -> AnalysedTests:
-            found = waits()
-            # Stretches are awaited in the order of the journal.
-            self._into_tables(found.tables)
-            return found.tests
-
-        return result
+        stretch_read = _UnderWay(self._read(stretch), self._into_tables)
+        self._under_way.append(stretch_read)
+        # As soon as they are there: the rows of a whole run have no room in memory.
+        while self._under_way and self._under_way[0].is_read:
+            self._under_way.popleft().tests()
+        return stretch_read.tests
 
     def _note(self, entry: Entry) -> None:
         record = entry.get("record")

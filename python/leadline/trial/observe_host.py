@@ -17,7 +17,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadline.agents import Agent, Event, ReachedHosts
+from leadline.agents import Agent, Event, ReachedHosts, UnreadObservation
 from leadline.analysis.host_usage import CommandCost, HostUsage, between
 from leadline.contract.models import (
     Capability,
@@ -80,8 +80,8 @@ async def observe_host(wanted: Observing, interrupt: Interrupt, on_interval: Cal
     samples: asyncio.Queue[ObservationEvent] = asyncio.Queue()
 
     def on_event(_host: str, event: Event, _line: bytes) -> None:
-        if isinstance(event, ObservationEvent):
-            samples.put_nowait(event)
+        if isinstance(event, UnreadObservation):
+            samples.put_nowait(event.read())
         elif isinstance(event, OutputLine):
             print(event.line, file=sys.stderr if wanted.quiet else sys.stdout, flush=True)
 

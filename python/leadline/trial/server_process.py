@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from leadline.agents import Agent, Event
-from leadline.contract.models import ObservationEvent
+from leadline.agents import Agent, UnreadObservation
 from leadline.errors import InputError
 from leadline.trial.event_log import EventLog
 
@@ -49,11 +48,11 @@ async def _sampled(order: Callable[[], Awaitable[None]], agent: Agent, event_log
     """Give the order, and wait until a sample was taken after it, or the agent is lost."""
     ordered_ns, sampled = time.monotonic_ns(), asyncio.Event()
 
-    def note(_host: str, event: Event) -> None:
-        if isinstance(event, ObservationEvent) and event.t_ns >= ordered_ns:
+    def note(_host: str, observation: UnreadObservation) -> None:
+        if observation.read().t_ns >= ordered_ns:
             sampled.set()
 
-    end = event_log.listen(note)
+    end = event_log.listen_to_observations(note)
     waits = {asyncio.create_task(sampled.wait()), asyncio.create_task(agent.failure())}
     try:
         await order()

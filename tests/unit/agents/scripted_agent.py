@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 PART = sys.argv[1]
-HELLO = json.loads((Path(__file__).parents[3] / "contract" / "golden" / "events.jsonl").read_text().splitlines()[0])
+EVENTS = (Path(__file__).parents[3] / "contract" / "golden" / "events.jsonl").read_text().splitlines()
+HELLO = json.loads(EVENTS[0])
 LOCK = threading.Lock()
 
 
@@ -88,6 +89,11 @@ def before_hello() -> None:
 
 def answer(line: str) -> None:
     match PART:
+        case "garbling":
+            sample = next(json.loads(event) for event in EVENTS if '"type":"observation"' in event)
+            good = json.dumps({"type": "observation", **sample})
+            sys.stdout.write(f"{good}\n{good}\n{good[:-1]}\n{good}\n")
+            sys.stdout.flush()
         case "babbling":
             print("Segmentation fault", flush=True)
         case "endless":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from leadline.agents import Agent, Event, Launch, channel
+from leadline.agents import Agent, Event, Launch, UnreadObservation, channel
 from leadline.agents import agent as agent_module
 from leadline.contract.models import Exited, ProcessWorkload, ServeWorkload
 from leadline.errors import AgentLost, MissingBinary, TaskFailed
@@ -194,6 +194,17 @@ async def test_a_loss_reaches_all_who_wait_and_all_who_come_later(play: Play, pa
     assert agent.lost is not None
     with pytest.raises(AgentLost):
         await agent.begin("t", 1)
+
+
+async def test_observations_before_a_garbled_one_reach_the_sink_and_none_after_it(
+    play: Play, heard: list[tuple[str, Event]]
+) -> None:
+    agent = await play("garbling")
+    with pytest.raises(AgentLost, match="not in the contract: Invalid JSON"):
+        await agent.inspect(30)
+    await agent.close()
+    first, second = [event for _, event in heard if isinstance(event, UnreadObservation)]
+    assert first.read() == second.read()
 
 
 async def test_lines_before_the_loss_are_still_returned(play: Play) -> None:

@@ -225,6 +225,59 @@ def test_a_write_cut_short_by_the_kernel_leaves_whole_lines_only(tmp_path: Path,
     assert (torn, damaged) == (False, 0)
 
 
+def test_events_for_later_are_written_at_once_and_before_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_write, writes = os.write, []
+
+    def write(fd: int, data: bytes) -> int:
+        writes.append(data)
+        return real_write(fd, data)
+
+    with Journal(tmp_path / "j") as journal:
+        monkeypatch.setattr(os, "write", write)
+        for number in range(3):
+            journal.append_event_later("client1", number, b'{"type":"observation"}')
+        assert writes == []
+        journal.append_event("client1", 3, b'{"type":"started"}')
+        journal.append_event_later("client1", 4, b'{"type":"observation"}')
+        journal.append({"record": "phase", "at_ns": 5})
+        journal.append_event_later("client1", 6, b'{"type":"observation"}')
+        journal.flush()
+        journal.flush()
+        assert [data.count(b"\n") for data in writes] == [4, 1, 1, 1]
+        journal.append_event_later("client1", 7, b'{"type":"observation"}')
+    read, _, _ = entries_of(tmp_path / "j")
+    assert [entry["at_ns"] for entry in read] == list(range(8))
+
+
+@pytest.mark.parametrize("room", [0, 40, 100, 150, 1000])
+def test_of_events_written_at_once_those_that_fit_stay_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    real_write, left = os.write, [room]
+
+    def write(fd: int, data: bytes) -> int:
+        if left[0] == 0 and b"record" not in data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = real_write(fd, data if b"record" in data else data[: left[0]])
+        left[0] = max(0, left[0] - taken)
+        return taken
+
+    with Journal(tmp_path / "j") as journal:
+        for number in range(30):
+            journal.append_event_later("client1", number, b'{"type":"observation"}')
+        monkeypatch.setattr(os, "write", write)
+        with pytest.raises(DatasetError, match="no space left"):
+            journal.append({"record": "trial-end"})
+    line = len(b'{"host":"client1","at_ns":0,"event":{"type":"observation"}}\n')
+    read, torn, damaged = entries_of(tmp_path / "j")
+    assert [entry.get("at_ns") for entry in read[:-1]] == list(range(len(read) - 1))
+    assert len(read) - 1 in (room // line, room // (line + 1))
+    assert read[-1] == {"record": "trial-end"}
+    assert (torn, damaged) == (False, 0)
+
+
 @pytest.mark.usefixtures("damaged_journals")
 def test_next_entry_starts_a_new_line_when_truncation_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_write = os.write

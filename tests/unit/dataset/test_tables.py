@@ -254,8 +254,9 @@ def long_run(tmp_path: Path, events: int) -> RunFolder:
     return run_with(tmp_path, *entries, {"host": "gateway", "at_ns": 9, "event": FINISHED})
 
 
+@pytest.mark.parametrize("max_parts_bytes", [0, 5_000, 1 << 30])
 def test_a_table_of_many_chunks_is_the_same_and_leaves_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_parts_bytes: int
 ) -> None:
     run = long_run(tmp_path, 100)
     rebuild(run)
@@ -270,6 +271,7 @@ def test_a_table_of_many_chunks_is_the_same_and_leaves_nothing_beside_it(
         add(file, make)
 
     monkeypatch.setattr(parquet, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(parquet, "MAX_PARTS_BYTES", max_parts_bytes)
     monkeypatch.setattr(parquet.ParquetFile, "add", noted)
     rebuild(run)
     assert len(held) > 30
@@ -279,11 +281,13 @@ def test_a_table_of_many_chunks_is_the_same_and_leaves_nothing_beside_it(
     assert {path.name for path in run.path.iterdir()} == {"logs", "journal.ndjson", *names}
 
 
+@pytest.mark.parametrize("max_parts_bytes", [0, 1 << 30])
 def test_a_disk_that_is_full_in_a_table_of_many_chunks_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_parts_bytes: int
 ) -> None:
     run = long_run(tmp_path, 20)
     monkeypatch.setattr(parquet, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(parquet, "MAX_PARTS_BYTES", max_parts_bytes)
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")

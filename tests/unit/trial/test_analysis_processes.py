@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from leadline.dataset import Journal, RunFolder
+from leadline.analysis.frequent_events import FrequentEvents
+from leadline.analysis.trial_tests import analyse_tests
+from leadline.dataset import Journal, RunFolder, TableParts
 from leadline.registry import KINDS
 from leadline.trial import analysis_processes, conclude, conclusion
-from leadline.trial.journal_stretches import Read, ReadStretch, Stretch, read_stretch
+from leadline.trial.journal_stretches import JournalCutter, Read, ReadStretch, Stretch, read_stretch
 from waiting import until
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "analysis")]
@@ -104,9 +107,10 @@ def test_stretches_are_read_without_the_library_for_tables(
 
     @contextmanager
     def read_here(_: int | None) -> Iterator[Read]:
-        def read(stretch: Stretch) -> Callable[[], ReadStretch]:
-            found = read_stretch(stretch)
-            return lambda: found
+        def read(stretch: Stretch) -> Future[ReadStretch]:
+            found: Future[ReadStretch] = Future()
+            found.set_result(read_stretch(stretch))
+            return found
 
         yield read
 
@@ -163,3 +167,30 @@ def test_processes_end_with_one_that_is_killed() -> None:
         assert started
         holder.send_signal(signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in started))
+
+
+def test_rows_of_a_stretch_are_passed_on_before_later_stretches_are_cut(folder: RunFolder) -> None:
+    """At the end of the journal, all rows of a run would be in memory."""
+    done: list[str] = []
+
+    def read(stretch: Stretch) -> Future[ReadStretch]:
+        done.append(f"cut {stretch.begin_byte}")
+        found: Future[ReadStretch] = Future()
+        found.set_result(ReadStretch(analyse_tests({}, FrequentEvents()), TableParts({}, stretch.begin_byte)))
+        return found
+
+    def into_tables(tables: TableParts | Exception) -> None:
+        assert isinstance(tables, TableParts)
+        done.append(f"rows {tables.malformed}")
+
+    cutter = JournalCutter(folder.journal_path, read, (), into_tables)
+    pending = []
+    for entry in cutter.entries():
+        if entry.get("record") == "trial-end":
+            pending.append(cutter.begin({}, FrequentEvents()))
+    assert len(pending) == 6
+    begins = [line.split()[1] for line in done[::2]]
+    assert done == [line for begin in begins for line in (f"cut {begin}", f"rows {begin}")]
+    for wait in pending:
+        wait()
+    assert len(done) == 12, "rows were passed on twice"

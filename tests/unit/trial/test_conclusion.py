@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
 import pytest
 
 from leadline.analysis import analyse
-from leadline.analysis.findings_json import FINDINGS_SCHEMA, decode_findings, encode_findings
+from leadline.analysis.findings_json import FINDINGS_SCHEMA, FindingsDocument, decode_findings, encode_findings
 from leadline.cli import report, results
 from leadline.dataset import Journal, JournalReader, RunFolder, read_journal
 from leadline.dataset.atomic import storage_error
@@ -49,7 +50,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_an_analysis_survives_the_way_through_its_document(folder: RunFolder) -> None:
     for run in (gateway_run(), conclude(folder).analysis):
-        document = decode_findings(encode_findings(run, "0.1.0", 7), "findings.json")
+        content = encode_findings(run, "0.1.0", 7)
+        whole = FindingsDocument(FINDINGS_SCHEMA, "0.1.0", 7, run)
+        assert content == pydantic_core.to_json(whole, inf_nan_mode="null") + b"\n", "in parts, it is the same"
+        document = decode_findings(content, "findings.json")
         assert document.run == run
         assert (document.schema, document.analysed_by, document.journal_bytes) == (FINDINGS_SCHEMA, "0.1.0", 7)
 
