@@ -31,6 +31,7 @@ import ikev2_rows
 import packet_rows
 import replay_rows
 import rr_rows
+import scale_rows
 import scenario_rows
 import stream_rows
 import transport_rows
@@ -79,7 +80,12 @@ TOPICS: dict[str, dict[str, Group]] = {
         "packet-pacing": packet_rows.paced,
         "packet-costs": packet_rows.costs,
     },
-    "host": {"observing": host_rows.observing, "link": host_rows.link, "controller": controller_rows.controller},
+    "host": {
+        "observing": host_rows.observing,
+        "link": host_rows.link,
+        "controller": controller_rows.controller,
+        "agents": scale_rows.agents,
+    },
     "vpn": {
         "storm": tunnel_rows.storm,
         "fleet": tunnel_rows.many,

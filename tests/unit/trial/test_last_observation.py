@@ -15,7 +15,7 @@ class ObservedAgent:
     """An agent that answers an order to observe with one observation of its label, after a turn of the loop."""
 
     def __init__(self, name: str, event_log: EventLog) -> None:
-        self.hello = SimpleNamespace(host=SimpleNamespace(boot_id=name))
+        self.hello, self.lost = SimpleNamespace(host=SimpleNamespace(boot_id=name)), None
         self._name, self._event_log = name, event_log
 
     async def observe(self, trial: str, _period_ms: int, _machine: bool) -> None:
