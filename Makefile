@@ -35,7 +35,7 @@ MYPY = $(PYTHON) -m mypy && find tests -mindepth 2 -name conftest.py -print0 | x
 FUZZ_SECONDS := 30
 DIST := dist
 
-.PHONY: help man build build-checked agent openvpn demo picture check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench truths dist fuzz contract reference lock clean system-packages
+.PHONY: help man build build-checked agent agents openvpn demo picture emulated-agent check check-style check-rust check-python test test-all test-rust test-unit test-python test-exclusive test-tools lint format bench truths dist fuzz contract reference lock clean system-packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -48,6 +48,17 @@ build: ## the `leadline` command and its agent, in .venv/bin
 agent:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer" >&2; exit 2; }
 	@$(STATIC) python3 scripts/build_agent.py $(PROFILE)
+
+# Hosts of these architectures get their agent from here; the name is the one that `uname -m` prints.
+OTHER_ARCHITECTURES = $(filter-out $(shell uname -m),x86_64 aarch64)
+# Where Rust's library for another architecture comes from: `rustup` adds it, or `debian`'s compiler is unpacked below target.
+RUST := rustup
+
+agents: build ## the same, and an agent for hosts of the other architecture: aarch64, or x86_64; RUST=debian without rustup
+	@for architecture in $(OTHER_ARCHITECTURES); do \
+	  built=$$(RUST=$(RUST) scripts/cross_agent $$architecture $(PROFILE)); \
+	  install -m 755 $$built $(VENV)/bin/leadline-agent-$$architecture; \
+	done
 
 build-checked: ## the agent that the tests use, whose arithmetic is checked; it is not installed
 	@$(STATIC) cargo build --profile checked --quiet --package leadline-agent
@@ -119,7 +130,15 @@ test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a
 
 test-all: ## the same with every combination, and searches to their end
 	@scripts/packages qemu-system-x86 busybox-static maven default-jdk-headless $(shell command -v go >/dev/null || echo golang-go)
+	@$(MAKE) --no-print-directory emulated-agent
 	$(MAKE) --no-print-directory test SELECTION=
+
+# The agent for aarch64 and the emulator that runs it; what is missing is named, and its tests are skipped. It is newer than
+# the agent of this machine: one that is older may be of older sources.
+emulated-agent: build-checked
+	@scripts/packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+	@scripts/packages --unpack target/qemu-user qemu-user-static
+	@built=$$(RUST=$(if $(shell command -v apt-get),debian,rustup) scripts/cross_agent aarch64 checked) && touch $$built || [ $$? = 2 ]
 
 test-tools:
 	@scripts/packages openvpn openssh-client linux-perf chromium chromium-driver $(HTTP_SERVERS) $(STACK) $(PEERS) $(GATEWAYS) tshark

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process;
+use leadline_sys::reason::reason;
 use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
 use tracing::{debug, info, warn};
 
@@ -27,7 +28,10 @@ use crate::{emulate, facts, links, process as process_task, profile, serve, wake
 /// Runs commands until `shutdown` or the end of stdin.
 pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
     process::die_with_parent()?;
-    process::adopt_orphans()?;
+    // Emulators lack it: what a process leaves behind in a session of its own then outlives the agent.
+    if let Err(error) = process::adopt_orphans() {
+        warn!(reason = reason(&error), "orphans are not adopted");
+    }
     process::ignore_interrupts();
     if let Some(directory) = cgroup {
         let context =

@@ -29,7 +29,7 @@ impl ControlSignal {
     /// Asks the task to end.
     pub fn stop(&self) {
         let _start = self.locked();
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Release);
         self.changed.notify_all();
     }
 
@@ -45,10 +45,11 @@ impl ControlSignal {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether the task was asked to end. This check is cheap: hot loops make it on every turn.
+    /// Whether the task was asked to end. This check is cheap: hot loops make it on every turn. What was written before the
+    /// stop, as that the task was aborted, is visible to a thread that sees it.
     #[inline]
     pub fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Acquire)
     }
 
     /// Waits for the start; `None` if the task was stopped before it began.

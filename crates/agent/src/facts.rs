@@ -6,6 +6,8 @@ use leadline_observe::CgroupPaths;
 use leadline_sys::{clock, host};
 use leadline_wire::{Capability, Event, HostFacts, InterfaceFacts, InterfaceView, NetworkView, PROTOCOL_VERSION};
 
+use crate::load::try_io_uring;
+
 /// The agent's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -51,7 +53,13 @@ fn host_facts() -> HostFacts {
 }
 
 fn capabilities(cgroup: &CgroupPaths) -> Vec<Capability> {
-    leadline_observe::capabilities(cgroup)
+    let mut found = leadline_observe::capabilities(cgroup);
+    // What the kernel's setting allows, a container's filter, an old kernel or an emulator may still refuse.
+    for ring in found.iter_mut().filter(|capability| capability.name == "io_uring" && capability.available) {
+        ring.reason = try_io_uring().err();
+        ring.available = ring.reason.is_none();
+    }
+    found
 }
 
 /// Returns the current addresses and routes.

@@ -73,10 +73,13 @@ fn cgroup_readable(paths: &CgroupPaths) -> Result<(), String> {
 }
 
 /// Checks kernel.io_uring_disabled (Linux 6.6): 0 allows all users, 1 only CAP_SYS_ADMIN and the group
-/// kernel.io_uring_group, 2 none. A seccomp filter may still refuse it.
+/// kernel.io_uring_group, 2 none. Older kernels have no such setting, and allow it. A seccomp filter may still refuse it.
 fn io_uring() -> Result<(), String> {
     const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
-    let setting = fs::read(SETTING).map_err(|error| format!("unknown: {SETTING}: {}", reason(&error)))?;
+    let setting = match fs::read(SETTING) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        setting => setting.map_err(|error| format!("unknown: {SETTING}: {}", reason(&error)))?,
+    };
     match setting.trim_ascii() {
         b"0" => Ok(()),
         b"1" if is_administrator() || is_in_ring_group() => Ok(()),

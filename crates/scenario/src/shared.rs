@@ -1,7 +1,10 @@
 //! What the users of all threads share: variables, counters, positions in data, quotas, and the state of populations
 //! and of the test.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicI64, AtomicU32, AtomicU64, AtomicU8,
+    Ordering::{Acquire, Relaxed},
+};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use leadline_wire::scenario::{FeederEnd, FeederOrder, FeederShare, Phase};
@@ -346,10 +349,10 @@ impl SharedPopulation {
         }
     }
 
-    /// Whether it has ended on all threads.
+    /// Whether it has ended on all threads; what it counted is then visible to the populations after it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.threads_left.load(Relaxed) == 0
+        self.threads_left.load(Acquire) == 0
     }
 
     /// When it began, ns, if it has.

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 
@@ -27,6 +28,9 @@ pub struct Ready {
     /// A write will not block, or returns an error.
     pub writable: bool,
 }
+
+/// Set once the kernel turned out to have no epoll_pwait2.
+static LACKS_EPOLL_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 /// An epoll instance, level-triggered.
 #[derive(Debug)]
@@ -91,6 +95,19 @@ impl Poll {
     }
 
     fn wait_for(&mut self, timeout: Option<&libc::timespec>) -> io::Result<usize> {
+        if !LACKS_EPOLL_PWAIT2.load(Ordering::Relaxed) {
+            match self.wait_in_one_call(timeout) {
+                // A filter of system calls that does not know this one may refuse it in place of calling it unknown.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                    LACKS_EPOLL_PWAIT2.store(true, Ordering::Relaxed);
+                }
+                done => return done,
+            }
+        }
+        self.wait_in_two_calls(timeout)
+    }
+
+    fn wait_in_one_call(&mut self, timeout: Option<&libc::timespec>) -> io::Result<usize> {
         let timeout = timeout.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: `events` has room for the given number of entries, `timeout` is null or outlives the call.
         // epoll_pwait2 (Linux 5.11) has no wrapper in every libc, hence the raw system call.
@@ -104,6 +121,22 @@ impl Poll {
                 std::ptr::null::<libc::sigset_t>(),
                 0usize,
             )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Waits for the epoll instance itself, whose time-outs are in ns too, and then takes what is ready.
+    fn wait_in_two_calls(&mut self, timeout: Option<&libc::timespec>) -> io::Result<usize> {
+        let timeout = timeout.map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut epoll = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live entry; `timeout` is null or outlives the call; no mask of signals is set.
+        let is_ready = unsafe { libc::ppoll(&mut epoll, 1, timeout, std::ptr::null()) };
+        if is_ready <= 0 {
+            return usize::try_from(is_ready).map_err(|_| io::Error::last_os_error());
+        }
+        // SAFETY: `events` has room for the given number of entries.
+        let count = unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), self.events.len() as libc::c_int, 0)
         };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
@@ -174,6 +207,22 @@ mod tests {
         a.write_all(b"x").unwrap();
         let ready: Vec<_> = poll.wait(None).unwrap().collect();
         assert_eq!(ready, [Ready { token: 7, readable: true, writable: false }]);
+    }
+
+    #[test]
+    fn wait_without_epoll_pwait2_finds_the_same() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let mut poll = Poll::new(8).unwrap();
+        poll.add(&b, 7, Interest::Read).unwrap();
+        let short = libc::timespec { tv_sec: 0, tv_nsec: 200_000 };
+        let begin_ns = clock::monotonic_ns();
+        assert_eq!(poll.wait_in_two_calls(Some(&short)).unwrap(), 0);
+        assert!(clock::monotonic_ns() >= begin_ns + 200_000);
+        a.write_all(b"x").unwrap();
+        for timeout in [None, Some(&short)] {
+            assert_eq!(poll.wait_in_two_calls(timeout).unwrap(), 1);
+            assert_eq!({ poll.events[0].u64 }, 7);
+        }
     }
 
     #[test]

@@ -158,11 +158,19 @@ pub struct TcpInfo {
 
 /// `struct tcp_info` of linux/tcp.h; a newer kernel's is longer, an older one's is shorter.
 const TCP_INFO_BYTES: usize = 256;
+/// Its length since Linux 2.6.
+const MIN_TCP_INFO_BYTES: usize = 104;
 
 /// Reads TCP_INFO.
+///
+/// # Errors
+/// The system's; `Unsupported` if it says too little, as emulators do.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0u8; TCP_INFO_BYTES];
     let length = option_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    if length < MIN_TCP_INFO_BYTES {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     Ok(parse_tcp_info(&bytes[..length]))
 }
 
@@ -304,10 +312,15 @@ pub fn zerocopy_completions(stream: &TcpStream) -> io::Result<ZerocopyCompletion
     loop {
         // Room for one extended error and an address, aligned as their headers want it.
         let mut control = [0u64; 16];
-        // SAFETY: an all-zero msghdr is valid; its control buffer outlives the calls, and the headers are read within
-        // the length that the kernel set.
+        // The kernel writes no data; emulators do not ask it without room for some.
+        let (mut data, before) = ([0u8; 1], found.sends);
+        let mut vector = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
+        // SAFETY: an all-zero msghdr is valid; its buffers outlive the calls, and the headers are read within the length
+        // that the kernel set.
         unsafe {
             let mut message: libc::msghdr = zeroed();
+            message.msg_iov = &mut vector;
+            message.msg_iovlen = 1;
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = size_of::<[u64; 16]>() as _;
             let read = libc::recvmsg(stream.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT);
@@ -327,6 +340,10 @@ pub fn zerocopy_completions(stream: &TcpStream) -> io::Result<ZerocopyCompletion
                 }
                 header = libc::CMSG_NXTHDR(&message, header);
             }
+        }
+        // An error of another origin: the next call goes on.
+        if found.sends == before {
+            return Ok(found);
         }
     }
 }

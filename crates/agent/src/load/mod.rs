@@ -24,6 +24,7 @@ mod udp;
 
 use leadline_wire::{ErrorReport, Workload};
 
+pub use self::net::io_backend::try_io_uring;
 use crate::events::input_error;
 use crate::task::{Ready, Task};
 

@@ -3,12 +3,35 @@
 
 use super::{decimal, hexadecimal, lines};
 
-/// Returns the CPU's model from /proc/cpuinfo: `model name` on x86 and similar machines, else the board's `Model`.
+/// Returns the CPU's model from /proc/cpuinfo: `model name` on x86 and similar machines, else the board's `Model`, else what
+/// ARM's numbers of its implementer and part stand for.
 pub fn cpu_model(cpuinfo: &[u8]) -> Option<String> {
-    ["model name", "cpu model", "cpu", "Model"].iter().find_map(|label| {
-        let value = lines(cpuinfo).find_map(|line| value_after(line, label.as_bytes()))?;
+    let value_of = |label: &str| lines(cpuinfo).find_map(|line| value_after(line, label.as_bytes()));
+    let named = ["model name", "cpu model", "cpu", "Model"].into_iter().find_map(|label| {
+        let value = value_of(label)?;
         (!value.is_empty()).then(|| text(value))
-    })
+    });
+    named.or_else(|| Some(arm_model(&text(value_of("CPU implementer")?), &text(value_of("CPU part")?))))
+}
+
+/// The processors of servers and boards in Linux's arch/arm64/include/asm/cputype.h.
+const ARM_MODELS: [(&str, &str, &str); 11] = [
+    ("0x41", "0xd03", "ARM Cortex-A53"),
+    ("0x41", "0xd08", "ARM Cortex-A72"),
+    ("0x41", "0xd0b", "ARM Cortex-A76"),
+    ("0x41", "0xd0c", "ARM Neoverse-N1"),
+    ("0x41", "0xd40", "ARM Neoverse-V1"),
+    ("0x41", "0xd49", "ARM Neoverse-N2"),
+    ("0x41", "0xd4f", "ARM Neoverse-V2"),
+    ("0x43", "0x0af", "Cavium ThunderX2"),
+    ("0x48", "0xd01", "HiSilicon TSV110"),
+    ("0xc0", "0xac3", "Ampere-1"),
+    ("0xc0", "0xac4", "Ampere-1A"),
+];
+
+fn arm_model(implementer: &str, part: &str) -> String {
+    let known = ARM_MODELS.iter().find(|(by, number, _)| (*by, *number) == (implementer, part));
+    known.map_or_else(|| format!("ARM processor, implementer {implementer}, part {part}"), |known| known.2.to_owned())
 }
 
 /// Returns the clock in the name of a CPU, as in `Intel(R) Xeon(R) CPU E5-2690 v3 @ 2.60GHz`.
@@ -84,6 +107,11 @@ mod tests {
         assert_eq!(cpu_model(x86).as_deref(), Some("AMD EPYC"));
         let arm = b"processor\t: 0\nCPU part\t: 0xd08\n\nModel\t\t: Raspberry Pi 4\n";
         assert_eq!(cpu_model(arm).as_deref(), Some("Raspberry Pi 4"));
+        let server =
+            b"processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\nCPU revision\t: 1\n";
+        assert_eq!(cpu_model(server).as_deref(), Some("ARM Neoverse-N1"));
+        let unknown = b"CPU implementer\t: 0x99\nCPU part\t: 0x001\n";
+        assert_eq!(cpu_model(unknown).as_deref(), Some("ARM processor, implementer 0x99, part 0x001"));
         assert_eq!(cpu_model(b"processor : 0\n"), None);
     }
 

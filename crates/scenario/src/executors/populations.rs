@@ -2,7 +2,7 @@
 //! `dropped`, `not_begun`, `completed`, `failed` and `interrupted`.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::Arc;
 
 use leadline_wire::scenario::{Arrivals, FirstArrival, IterationEnd};
@@ -41,7 +41,7 @@ impl VirtualUsers {
                 self.populations[population].state = PopulationStage::Ended;
                 let shared = self.shared.population(population as u32);
                 shared.end_ns.fetch_max(now_ns, Relaxed);
-                shared.threads_left.fetch_sub(1, Relaxed);
+                shared.threads_left.fetch_sub(1, Release);
                 next_ns = Some(now_ns);
             }
         }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 use io_uring::IoUring;
 
+use crate::memory::page_bytes;
+
 /// The single buffer group of a ring.
 pub(super) const GROUP: u16 = 0;
 
-/// `IORING_REGISTER_PBUF_RING` requires a ring that begins on a page.
-const PAGE_BYTES: usize = 4096;
 /// Space between neighbours, so that the beginnings of many buffers, which are all that short responses use, do not
 /// map to the same few cache lines.
 const GAP_BYTES: usize = 320;
@@ -38,7 +38,8 @@ impl Buffers {
         let entries = entries.clamp(1, 1 << 14).next_power_of_two();
         let bytes = bytes.max(1) as usize;
         let size = usize::from(entries) * (size_of::<BufRingEntry>() + bytes + GAP_BYTES);
-        let layout = Layout::from_size_align(size, PAGE_BYTES).expect("2^14 buffers of 4 GiB fit the address space");
+        // `IORING_REGISTER_PBUF_RING` requires a ring that begins on a page.
+        let layout = Layout::from_size_align(size, page_bytes()).expect("2^14 buffers of 4 GiB fit the address space");
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };

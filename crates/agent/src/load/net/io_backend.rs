@@ -77,6 +77,14 @@ impl IoBackends {
     }
 }
 
+/// Tries whether io_uring can be used: sets up a ring for one socket, and drops it.
+///
+/// # Errors
+/// Why it cannot, in words for users: the kernel is too old, a container's filter forbids it, an emulator lacks it.
+pub fn try_io_uring() -> Result<(), String> {
+    UringBackend::new(&Arc::from([0].as_slice()), 1, 0).map(drop).map_err(|error| unavailable_reason(&error))
+}
+
 /// Returns what an error of io_uring's setup means, and what helps.
 fn unavailable_reason(error: &io::Error) -> String {
     match error.raw_os_error() {
