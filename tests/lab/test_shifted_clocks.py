@@ -50,7 +50,7 @@ def test_offset_and_drift_are_within_their_bounds_and_hosts_begin_at_one_instant
         # It has drifted since the agent started, at most a minute ago.
         moved_us = abs(DRIFTS_PPM[host]) * WITHIN_S
         assert abs(clock["offset_us"] - AHEAD_NS[host] / 1000) <= clock["bound_us"] + moved_us
-    # Both were told one instant, each by its own clock: neither began before it.
+    # Both received one instant, each by its own clock: neither began before it.
     for host in ("client1", "client2"):
         assert clocks[host]["start_late_us"] >= -clocks[host]["start_bound_us"]
     journal = next((tmp_path / "runs").glob("*/journal.ndjson")).read_text()

@@ -71,7 +71,7 @@ SILENCE_S = 10.0
 """An agent sends a heartbeat each second; after ten missed ones it is lost. The end of its process is noticed at
 once."""
 TELL_SILENCE_S = 4.0
-"""From when on a silent agent is told of."""
+"""From when on a silent agent is reported."""
 WATCH_PERIOD_S = 0.5
 HEARTBEAT_PERIOD_S = 1.0
 """Between two heartbeats to a remote agent, which ends after twenty that it misses."""

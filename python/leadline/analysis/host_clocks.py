@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leadline.analysis.validity import Evidence
 
 MAX_SKEW_SHARE = 0.01
-"""Of a test's length, between the first host's start and the last one's: what is beyond is told."""
+"""Of a test's length, between the first host's start and the last one's: what is beyond is reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ _COLUMNS: Mapping[str, Any] = {
 
 
 def _cells(state: HostState) -> list[str]:
-    lacking = [check.what for check in state.checks if check.works is False]
+    missing = [check.what for check in state.checks if check.works is False]
     memory = "–" if state.memory_bytes is None else f"{state.memory_bytes / 2**30:.1f} GiB"
     bound = "–" if state.clock_bound_us is None else f"± {state.clock_bound_us:.0f} µs"
     return [
@@ -146,7 +146,7 @@ def _cells(state: HostState) -> list[str]:
         state.kernel or "–",
         "–" if state.round_trip_us is None else f"{state.round_trip_us:.0f} µs",
         "the same" if state.same_kernel else bound,
-        str(len(lacking)) if lacking else "–",
+        str(len(missing)) if missing else "–",
     ]
 
 

@@ -222,11 +222,11 @@ def hosts_with_roles(hosts: Sequence[InventoryHost], topology: Topology) -> dict
         if role not in taken and free:
             taken[role] = free.pop(0)
             rest.remove(taken[role])
-    lacking = [role for role in wanted if role not in taken] or ([] if rest else ["a client"])
-    if lacking:
+    missing = [role for role in wanted if role not in taken] or ([] if rest else ["a client"])
+    if missing:
         out = "".join(f"; {host.name}: {host.left_out}" for host in hosts if host.left_out is not None)
         raise ValueError(
-            f"{len(able)} hosts leave none for {lacking[0]}: a {topology} plan has {', '.join(wanted)} and clients{out}"
+            f"{len(able)} hosts leave none for {missing[0]}: a {topology} plan has {', '.join(wanted)} and clients{out}"
         )
     return {**{role: host.entry for role, host in taken.items()}, "clients": [host.entry for host in rest]}
 

@@ -53,7 +53,7 @@ async def clocks_checked(
     async def check_meanwhile() -> None:
         while True:
             await asyncio.sleep(PERIOD_S)
-            # Whoever runs the test is told of a lost agent by itself.
+            # The test notices a lost agent by itself.
             await asyncio.gather(*(check(host, _EXCHANGES_MEANWHILE) for host in others), return_exceptions=True)
 
     async with asyncio.TaskGroup() as group:

@@ -13,11 +13,10 @@ import pytest
 import pytest_asyncio
 
 from emulated_host import ARCHITECTURE, EmulatedHost, make_emulated_host
-from leadline.agents import Agent, Event, Launch, agent_binary, start_instant
+from leadline.agents import Agent, Event, Launch, UnreadObservation, agent_binary, start_instant
 from leadline.agents.deployment import Deployment
 from leadline.contract.models import (
     Finished,
-    ObservationEvent,
     ProcessWorkload,
     RrWorkload,
     ServeWorkload,
@@ -140,13 +139,14 @@ async def test_what_it_observes_is_that_of_the_machine(emulated: Agent, heard: l
     assert any("127.0.0.1/8" in interface.addresses for interface in (await emulated.inspect()).interfaces)
     await emulated.observe(None, 50, machine=True, soak=True)
     async with asyncio.timeout(WITHIN_S):
-        while not (samples := [event for event in heard if isinstance(event, ObservationEvent)]):
+        while not (lines := [event for event in heard if isinstance(event, UnreadObservation)]):
             await emulated.compare_clocks(1)
-    machine = samples[0].machine
+    sample = lines[0].read()
+    machine = sample.machine
     assert machine is not None
     assert len(machine.cpus) == os.cpu_count()
     # The soaker is a process of the same program, which this machine starts only where it knows the emulator (binfmt).
-    assert not samples[0].soaker or len(samples[0].soaker) == len(os.sched_getaffinity(0))
+    assert not sample.soaker or len(sample.soaker) == len(os.sched_getaffinity(0))
 
 
 async def test_programs_of_the_host_run_below_it(emulated: Agent) -> None:

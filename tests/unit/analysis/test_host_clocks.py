@@ -103,11 +103,11 @@ def test_starts_are_published_per_host_on_one_clock() -> None:
     assert "start-skew" not in {reason.code for reason in result.validity.notes}
 
 
-def test_a_skew_beyond_a_hundredth_of_the_test_is_told() -> None:
+def test_a_skew_beyond_a_hundredth_of_the_test_is_reported() -> None:
     result = run_with({"client1": 0, "client2": 25_000_000}, {"client1": 0, "client2": 7 * 10**9})
-    [told] = [reason.text for reason in result.validity.notes if reason.code == "start-skew"]
-    assert told.startswith("the load did not begin everywhere at once: client2 up to 25.1 ms after client1")
-    assert "1.3 % of the test" in told
+    [text] = [reason.text for reason in result.validity.notes if reason.code == "start-skew"]
+    assert text.startswith("the load did not begin everywhere at once: client2 up to 25.1 ms after client1")
+    assert "1.3 % of the test" in text
 
 
 def test_hosts_on_one_clock_have_no_table_of_clocks() -> None:
