@@ -1,0 +1,190 @@
+"""A Ray cluster of real nodes on this machine, each with a network, processes and shared memory of its own.
+
+Every node is `ray start --block` in namespaces (network, mounts, processes), joined to a bridge by a veth pair. The
+first one is the head. `ray stop` is never used: it ends each Ray of the machine by name. The end of a node's first
+process ends all of its others, which is how nodes are killed here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from waiting import until
+
+HEAD_PORT = 6379
+STORE_BYTES = 78_643_200
+"""Ray's minimum for the memory of a node's objects."""
+_NODE = """
+mount -t tmpfs -o size=256m tmpfs /dev/shm
+until ip link set eth0 up 2>/dev/null; do sleep 0.02; done
+ip link set lo up
+ip address add $ADDRESS/16 dev eth0
+exec "$@"
+"""
+
+
+@dataclass
+class Node:
+    """One node: its first process, whose namespaces are the node's, and its own folder."""
+
+    number: int
+    folder: Path
+    address: str
+    holder: subprocess.Popen[bytes]
+
+    @property
+    def first_pid(self) -> int:
+        """The node's process 1, by its number on this machine."""
+        return _only_child(self.holder.pid)
+
+    def argv(self, *words: str) -> list[str]:
+        """A command within the node."""
+        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+        spaces = ["--net", "--mount", "--pid", f"--wd={Path.cwd()}"]
+        return ["nsenter", "--target", str(self.first_pid), *user, *spaces, "--", *words]
+
+    def pids(self) -> list[int]:
+        """Its processes that live, by their numbers on this machine."""
+        own = os.readlink(f"/proc/{self.first_pid}/ns/pid")
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == own:
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it has ended
+        return found
+
+    def commands(self) -> list[str]:
+        """The command lines of its processes."""
+        lines = []
+        for pid in self.pids():
+            try:
+                lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+            except OSError:
+                continue
+        return lines
+
+    def kill(self) -> None:
+        """End all of its processes at once."""
+        os.kill(self.first_pid, signal.SIGKILL)
+        self.holder.wait()
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to each of its processes."""
+        for pid in self.pids():
+            os.kill(pid, number)
+
+
+@dataclass
+class RayNodes:
+    """The cluster: its nodes, head first."""
+
+    nodes: list[Node]
+    bridge: subprocess.Popen[bytes]
+
+    @property
+    def head(self) -> str:
+        """HEAD:PORT, as drivers name the cluster."""
+        return f"{self.nodes[0].address}:{HEAD_PORT}"
+
+    def set_link(self, node: Node, state: str) -> None:
+        """Cut the node's link ("down") or join it again ("up"): no side receives a reset."""
+        subprocess.run([*_inside(self.bridge.pid), "ip", "link", "set", f"v{node.number}", state], check=True)
+
+
+@contextmanager
+def ray_nodes(folder: Path, count: int, python: Path, environment: dict[str, str] | None = None) -> Iterator[RayNodes]:
+    """A cluster of `count` nodes with the `ray` that stands beside this Python; the head is the first of them."""
+    space = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    with subprocess.Popen(["unshare", *space, "--net", "sleep", "infinity"]) as bridge:
+        cluster = RayNodes([], bridge)
+        try:
+            own = os.readlink("/proc/self/ns/net")
+            until(lambda: os.readlink(f"/proc/{bridge.pid}/ns/net") != own)
+            for words in ("link set lo up", "link add br0 type bridge", "link set br0 up"):
+                subprocess.run([*_inside(bridge.pid), "ip", *words.split()], check=True)
+            ray = python.parent / "ray"
+            cluster.nodes.append(_start(cluster, folder, ray, 0, environment or {}))
+            until(lambda: _has_started(cluster.nodes[0]), lambda: _log(cluster.nodes[0]))
+            cluster.nodes += [_start(cluster, folder, ray, number, environment or {}) for number in range(1, count)]
+            for node in cluster.nodes[1:]:
+                until(lambda node=node: _has_started(node), lambda node=node: _log(node))  # type: ignore[misc]
+            yield cluster
+        finally:
+            for node in cluster.nodes:
+                if node.holder.poll() is None:
+                    node.kill()
+            bridge.kill()
+            for node in cluster.nodes:
+                shutil.rmtree(node.folder, ignore_errors=True)
+
+
+def _start(cluster: RayNodes, folder: Path, ray: Path, number: int, more: dict[str, str]) -> Node:
+    own = folder / str(number)
+    (own / "home").mkdir(parents=True)
+    address = f"10.77.{number // 250}.{number % 250 + 1}"
+    role = ["--head", f"--port={HEAD_PORT}", "--include-dashboard=false"]
+    if number:
+        role = [f"--address={cluster.head}"]
+    options = [
+        f"--node-ip-address={address}", f"--temp-dir={own}/ray", "--num-cpus=0",
+        f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=false",
+    ]  # fmt: skip
+    environment = {**_clean_environment(), "ADDRESS": address, "HOME": str(own / "home"), **more}
+    environment.pop("XDG_CACHE_HOME", None)
+    spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    argv = [*spaces, "sh", "-ec", _NODE, "sh", str(ray), "start", "--block", *role, *options]
+    with (own / "ray.log").open("wb") as log:
+        holder = subprocess.Popen(
+            [*_inside(cluster.bridge.pid), *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+        )
+    node = Node(number, own, address, holder)
+    until(lambda: _is_apart(node, cluster.bridge.pid), lambda: _log(node))
+    words = f"link add v{number} type veth peer name eth0 netns {node.first_pid}"
+    for line in (words, f"link set v{number} master br0 up"):
+        subprocess.run([*_inside(cluster.bridge.pid), "ip", *line.split()], check=True)
+    return node
+
+
+def _inside(pid: int) -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    return ["nsenter", "--target", str(pid), *user, "--net", "--"]
+
+
+def _is_apart(node: Node, bridge: int) -> bool:
+    try:
+        return os.readlink(f"/proc/{node.first_pid}/ns/net") != os.readlink(f"/proc/{bridge}/ns/net")
+    except (OSError, IndexError):
+        return False
+
+
+def _only_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def _has_started(node: Node) -> bool:
+    assert node.holder.poll() is None, _log(node)
+    return "Ray runtime started" in _log(node)
+
+
+def _log(node: Node) -> str:
+    return (node.folder / "ray.log").read_text(errors="replace")
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
+
+
+def run_on(node: Node, words: Sequence[str], **more: str) -> subprocess.Popen[str]:
+    """Start a command within a node; its output is text."""
+    pipe = subprocess.PIPE
+    environment = {**_clean_environment(), **more}
+    return subprocess.Popen(node.argv(*words), stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
