@@ -1,0 +1,316 @@
+"""What the driver asks of Ray: connect, place one actor on each of several nodes, tell why one is lost, clean up.
+
+Calls that block run in threads; calls of actors are awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from . import actor
+
+_PROBE_S = 5.0
+"""For a connection to the head, and for a node's answer to one."""
+_PAUSE_S = 0.25
+"""Between two calls of an actor that is out of reach for a moment, and between two looks at a placement."""
+_ACTOR_WITHIN_S = 60.0
+"""For the first answer of an actor, whose process a node has to start."""
+_BUNDLE = {"memory": 64 * 1024 * 1024}
+"""What a host asks of its node. A node may have no CPU to give away, but each has memory."""
+_NODE_ID_LABEL = "ray.io/node-id"
+_HEAD_RESOURCE = "node:__internal_head__"
+_VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+
+T = TypeVar("T")
+
+
+class Refusal(Exception):
+    """A request failed; the message is one line."""
+
+    def __init__(self, message: str, hint: str | None = None, code: str = "failed", errno: int | None = None) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.code, self.errno = message, hint, code, errno
+
+
+class Lost(Exception):
+    """A host is gone; the message says why."""
+
+
+@dataclass
+class PlacedHost:
+    """A node that an actor of ours runs on."""
+
+    position: int
+    handle: Any
+    facts: dict[str, Any]
+    lost: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The node's IP address."""
+        return str(self.facts["address"])
+
+
+class Cluster:
+    """The cluster, and our hosts in it."""
+
+    def __init__(self) -> None:
+        self.hosts: list[PlacedHost] = []
+        self._ray: Any = None
+        self._group: Any = None
+        self._name = "the Ray cluster"
+
+    def connect(self, address: str | None) -> None:
+        """Connect to a head's address, or to the cluster that runs on this machine; blocks.
+
+        Raises:
+            Refusal: there is none, it is out of reach, or its versions are others.
+        """
+        if address is not None:
+            self._name = f"the Ray cluster at {address}"
+            _probe_head(address)
+        try:
+            import ray  # noqa: PLC0415
+            from ray import cloudpickle  # noqa: PLC0415
+        except ImportError as error:
+            raise Refusal(
+                f"Ray cannot be used by {sys.executable}: {_one_line(error)}",
+                "install leadline[ray], or name the Python of the cluster in LEADLINE_RAY_PYTHON",
+                "missing",
+            ) from error
+        cloudpickle.register_pickle_by_value(actor)
+        try:
+            ray.init(
+                address=address or "auto",
+                namespace=f"leadline-{os.getpid()}-{time.time_ns()}",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except Exception as error:
+            raise _connect_refusal(error, address, self._name) from error
+        self._ray = ray
+        if address is None:
+            self._name = f"the Ray cluster at {ray.get_runtime_context().gcs_address}"
+
+    async def place(self, wanted: int | None, *, nodes_within_s: float, place_within_s: float) -> None:
+        """Reserve `wanted` nodes (without it, all but the head) and start an actor on each.
+
+        Raises:
+            Refusal: there are not so many, or one did not start.
+        """
+        nodes = await self._wait_for_nodes(wanted, nodes_within_s)
+        heads = [node["NodeID"] for node in nodes if _HEAD_RESOURCE in node["Resources"]]
+        count = wanted if wanted is not None else max(1, len(nodes) - len(heads))
+        # The head serves the cluster: it takes part only where the others do not suffice.
+        spared = heads[0] if heads and count <= len(nodes) - len(heads) else None
+        await self._reserve(count, nodes, spared, place_within_s)
+        strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+        remote = self._ray.remote(actor.Host)
+        handles = [
+            remote.options(
+                num_cpus=0, max_restarts=0, max_task_retries=0, enable_task_events=False,
+                scheduling_strategy=strategy(self._group, placement_group_bundle_index=position),
+            ).remote()
+            for position in range(count)
+        ]  # fmt: skip
+        within_s = _ACTOR_WITHIN_S + count
+        answers = await asyncio.gather(
+            *(asyncio.wait_for(_answer(handle.describe.remote()), within_s) for handle in handles),
+            return_exceptions=True,
+        )
+        for position, (handle, facts) in enumerate(zip(handles, answers, strict=True)):
+            if isinstance(facts, BaseException):
+                words = "it did not answer in time" if isinstance(facts, TimeoutError) else _one_line(facts)
+                raise Refusal(f"{self._name}: the actor on {self._node_of(position)} did not start: {words}")
+            self.hosts.append(PlacedHost(position, handle, facts))
+
+    async def call(self, host: PlacedHost, ask: Callable[[Any], Any]) -> Any:
+        """The answer of a host's actor. Repeats what it asks while Ray says that the actor is out of reach only.
+
+        Raises:
+            Lost: the host is gone.
+            Exception: what the actor raised.
+        """
+        errors = self._ray.exceptions
+        while host.lost is None:
+            try:
+                return await _answer(ask(host.handle))
+            except errors.ActorUnavailableError as error:
+                reason = await asyncio.to_thread(self._why_unavailable, host, error)
+                if reason is None:
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                host.lost = host.lost or reason
+            except errors.RayTaskError as error:
+                raise error.cause or error from error
+            except errors.RayError as error:
+                host.lost = host.lost or await asyncio.to_thread(self._why_dead, host, error)
+        raise Lost(host.lost)
+
+    def store(self, data: bytes) -> Any:
+        """Put bytes into the object store, from where each node fetches them; blocks."""
+        return self._ray.put(data)
+
+    async def close(self, grace_s: float) -> list[str]:
+        """End all commands and actors and give the nodes back; returns what could not be done."""
+        if self._ray is None:
+            return []
+        living = [host for host in self.hosts if host.lost is None]
+        stops = [asyncio.wait_for(_answer(host.handle.stop.remote()), grace_s) for host in living]
+        ends = await asyncio.gather(*stops, return_exceptions=True)
+        problems = [
+            f"{host.address}: {_one_line(end) or 'it did not answer'}"
+            for host, end in zip(living, ends, strict=True)
+            if isinstance(end, BaseException)
+        ]
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(asyncio.to_thread(self._give_back), grace_s)
+        return problems
+
+    def _give_back(self) -> None:
+        for host in self.hosts:
+            with contextlib.suppress(Exception):
+                self._ray.kill(host.handle)
+        if self._group is not None:
+            with contextlib.suppress(Exception):
+                self._ray.util.remove_placement_group(self._group)
+        self._ray.shutdown()
+
+    # # --- placing ---
+
+    def _alive(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    async def _wait_for_nodes(self, wanted: int | None, within_s: float) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + within_s
+        while len(nodes := await asyncio.to_thread(self._alive)) < (wanted or 1):
+            if time.monotonic() >= deadline:
+                after = f" after {within_s:g} s" if within_s else ""
+                raise Refusal(
+                    f"{self._name} has {_nodes(len(nodes))}{after}, and {wanted} hosts need one each",
+                    f"start more nodes, or ask for ?hosts={len(nodes)}",
+                    "input",
+                )
+            await asyncio.sleep(_PAUSE_S)
+        return nodes
+
+    async def _reserve(self, count: int, nodes: list[dict[str, Any]], spared: str | None, within_s: float) -> None:
+        selectors = [{_NODE_ID_LABEL: f"!{spared}"}] * count if spared else None
+        self._group = await asyncio.to_thread(
+            self._ray.util.placement_group,
+            [dict(_BUNDLE) for _ in range(count)],
+            strategy="STRICT_SPREAD",
+            bundle_label_selector=selectors,
+        )
+        if not await asyncio.to_thread(self._group.wait, within_s):
+            raise Refusal(
+                f"{self._name} did not give {count} of its {_nodes(len(nodes))} within {within_s:g} s: "
+                f"each host needs {_BUNDLE['memory'] >> 20} MiB of a node's memory that nothing else has reserved",
+                "ask for fewer hosts, or end what else runs there",
+            )
+
+    def _node_of(self, position: int) -> str:
+        with contextlib.suppress(Exception):
+            table = self._ray.util.placement_group_table(self._group)
+            node_id = table["bundles_to_node_id"][position]
+            return f"its node {next(n['NodeManagerAddress'] for n in self._ray.nodes() if n['NodeID'] == node_id)}"
+        return f"host {position + 1}"
+
+    # # --- losing ---
+
+    def _node(self, host: PlacedHost) -> dict[str, Any] | None:
+        with contextlib.suppress(Exception):
+            return next((one for one in self._ray.nodes() if one["NodeID"] == host.facts["node_id"]), None)
+        return None
+
+    def _why_unavailable(self, host: PlacedHost, error: Exception) -> str | None:
+        """Why a host is gone whose actor is out of reach; None if that may pass. Ray itself waits for its own checks
+        to fail, which takes seconds more than a refused connection."""
+        node = self._node(host)
+        if node is None:
+            return None
+        if not node["Alive"]:
+            return self._why_dead(host, error)
+        try:
+            with socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), _PROBE_S):
+                return None
+        except ConnectionRefusedError:
+            return f"its Ray node {host.address} is gone: nothing listens at its raylet's port any more"
+        except OSError:
+            return None  # a network that is cut may come back
+
+    def _why_dead(self, host: PlacedHost, error: Exception) -> str:
+        node = self._node(host)
+        if node is not None and not node["Alive"]:
+            words = node.get("DeathReasonMessage") or node.get("DeathReason") or ""
+            return f"its Ray node {host.address} died: {_one_line(words) or _one_line(error)}"
+        return f"its Ray actor on {host.address} died: {_reason(error)}"
+
+
+async def _answer(reference: Awaitable[T]) -> T:
+    """An answer that can be waited for as a coroutine."""
+    return await reference
+
+
+def _probe_head(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_S):
+            pass
+    except OSError as error:
+        raise Refusal(
+            f"no Ray cluster answers at {address}: {error.strerror or error}",
+            "name the head as HEAD:PORT, the address that `ray start` prints (port 6379 by default)",
+            "input",
+        ) from error
+
+
+def _connect_refusal(error: Exception, address: str | None, name: str) -> Refusal:
+    words = str(error)
+    versions = _VERSIONS.findall(words)
+    if len(versions) == 2:
+        (cluster_ray, cluster_python), (own_ray, own_python) = versions
+        return Refusal(
+            f"{name} runs Ray {cluster_ray} on Python {cluster_python}, and this is Ray {own_ray} on Python "
+            f"{own_python}; Ray wants the same of both",
+            "name the Python of the cluster in LEADLINE_RAY_PYTHON",
+            "input",
+        )
+    if address is None and isinstance(error, ConnectionError):
+        return Refusal(
+            "no Ray cluster runs on this machine",
+            "start one (`ray start --head`), or name its head: ray://HEAD:PORT",
+            "input",
+        )
+    if "node" in words and "IP address" in words:
+        return Refusal(
+            f"{name} has no node on this machine, and a driver of Ray needs one beside it",
+            f"run this on the head or on another node, or join this machine: `ray start --address={address} "
+            "--num-cpus=0`",
+            "input",
+        )
+    return Refusal(f"{name} cannot be used: {_one_line(error)}")
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)} alive"
+
+
+def _reason(error: Exception) -> str:
+    """What Ray says of an actor's end, without the actor's identifiers."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    return _one_line(" ".join(lines[1:] or lines))
+
+
+def _one_line(words: object) -> str:
+    return " ".join(str(words).split())[:400]
