@@ -52,11 +52,11 @@ class Node:
 
     def pids(self) -> list[int]:
         """Its processes that live, by their numbers on this machine."""
-        own = os.readlink(f"/proc/{self.first_pid}/ns/pid")
+        own = Path(f"/proc/{self.first_pid}/ns/pid").readlink()
         found = []
         for entry in Path("/proc").iterdir():
             try:
-                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == own:
+                if entry.name.isdigit() and (entry / "ns/pid").readlink() == own:
                     found.append(int(entry.name))
             except OSError:
                 continue  # it has ended
@@ -107,8 +107,8 @@ def ray_nodes(folder: Path, count: int, python: Path, environment: dict[str, str
     with subprocess.Popen(["unshare", *space, "--net", "sleep", "infinity"]) as bridge:
         cluster = RayNodes([], bridge)
         try:
-            own = os.readlink("/proc/self/ns/net")
-            until(lambda: os.readlink(f"/proc/{bridge.pid}/ns/net") != own)
+            own = Path("/proc/self/ns/net").readlink()
+            until(lambda: Path(f"/proc/{bridge.pid}/ns/net").readlink() != own)
             for words in ("link set lo up", "link add br0 type bridge", "link set br0 up"):
                 subprocess.run([*_inside(bridge.pid), "ip", *words.split()], check=True)
             ray = python.parent / "ray"
@@ -161,7 +161,7 @@ def _inside(pid: int) -> list[str]:
 
 def _is_apart(node: Node, bridge: int) -> bool:
     try:
-        return os.readlink(f"/proc/{node.first_pid}/ns/net") != os.readlink(f"/proc/{bridge}/ns/net")
+        return Path(f"/proc/{node.first_pid}/ns/net").readlink() != Path(f"/proc/{bridge}/ns/net").readlink()
     except (OSError, IndexError):
         return False
 

@@ -1,8 +1,8 @@
 """Hosts that a Ray cluster gives: one actor on each of several nodes, which runs commands there.
 
 Ray places, and cleans up after us; the bytes of a load never pass through it. The driver is a process of its own
-(`ray_driver`), which this module starts, asks and hears; no code of Ray runs in this process. docs/decisions/0024-ray.md
-says why, and what it costs.
+(`ray_driver`), which this module starts, asks and hears; no code of Ray runs in this process. Why, and what it costs:
+docs/decisions/0024-ray.md.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
+from leadline.agents.launchers.processes import HERE
 from leadline.agents.launchers.ray_driver.frames import CLUSTER, FrameReader, Kind, encode_frame, encode_object
-from leadline.agents.process_end import how_ended
 from leadline.errors import AgentError, EnvironmentLimit, InputError, LeadlineError, MissingBinary
 
 PYTHON_VARIABLE = "LEADLINE_RAY_PYTHON"
 """The Python that runs the driver: that of the cluster, where it is not this one."""
-MAX_HOSTS = 1000
+PLACE_WITHIN_S = 30.0
 LOST_STATUS = 255
 """The exit status of a process whose host is lost."""
 _CHUNK_BYTES = 256 * 1024
@@ -39,7 +37,7 @@ _KILL_WITHIN_S = 2.0
 """For word of a killed process; a host that is out of reach sends none."""
 _LAST_LINES = 8
 _LINE_BYTES = 4096
-_QUERY_KEYS = ("hosts", "wait")
+_HEAD = re.compile(r"(\[[^]]+\]|[^:/\s]+):\d+")
 # Run as a package by its folder: neither leadline nor what it imports has to be installed where a cluster's Python is.
 _START_DRIVER = """
 import importlib.util, sys
@@ -54,54 +52,26 @@ main()
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RayAddress:
-    """What a `ray://` address says."""
-
-    head: str | None
-    """HEAD:PORT; without it, RAY_ADDRESS or the cluster that runs on this machine."""
-    hosts: int | None
-    """How many nodes; without it, all but the head."""
-    nodes_within_s: float = 0.0
-    """For a cluster that grows: how long to wait for so many nodes."""
-
-    @classmethod
-    def parse(cls, text: str) -> RayAddress:
-        """Read `ray://[HEAD:PORT][?hosts=N][&wait=SECONDS]`.
-
-        Raises:
-            InputError: it is something else.
-        """
-        parts = urlsplit(text)
-        form = "an address of a Ray cluster is ray://[HEAD:PORT]?hosts=50"
-        try:
-            port = parts.port
-        except ValueError:
-            port = 0
-        if parts.scheme != "ray" or parts.path.strip("/") or parts.fragment or parts.username is not None:
-            raise InputError(f"{text!r} names no Ray cluster", hint=form)
-        if parts.netloc and (not parts.hostname or not port):
-            raise InputError(f"{text!r} has no port of the head", hint=f"{form}; `ray start` prints the port, 6379")
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = [key for key in query if key not in _QUERY_KEYS]
-        if unknown:
-            raise InputError(f"{text!r} has {unknown[0]!r}, which is none of {', '.join(_QUERY_KEYS)}", hint=form)
-        head = parts.netloc or os.environ.get("RAY_ADDRESS") or None
-        if head is not None and not re.fullmatch(r"(\[[^]]+\]|[^:/\s]+):\d+", head):
-            raise InputError(f"RAY_ADDRESS is {head!r}, which is no HEAD:PORT", hint=form)
-        return cls(head, _whole(text, query, "hosts", 1, MAX_HOSTS), float(_whole(text, query, "wait", 0, 86_400) or 0))
-
-
 class RayCluster:
     """Nodes of a Ray cluster, for as long as its `async with` block."""
 
     hosts: list[RayHost]
     """One for each node, in the order of the placement group."""
 
-    def __init__(self, address: RayAddress, *, place_within_s: float = 30.0, log: Path | None = None) -> None:
-        """Waits `place_within_s` for nodes that are there and not free. What Ray prints is appended to `log`."""
+    def __init__(
+        self, head: str | None, hosts: int, *, place_within_s: float = PLACE_WITHIN_S, log: Path | None = None
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            head: HEAD:PORT; None for RAY_ADDRESS, or else for the cluster that runs on this machine.
+            hosts: how many nodes.
+            place_within_s: waits so long for nodes that are there and not free.
+            log: what Ray prints is appended to this file.
+        """
         self.hosts = []
-        self._address = address
+        self._head = head
+        self._count = hosts
         self._place_within_s = place_within_s
         self._log = log
         self._numbers = count(1)
@@ -216,8 +186,8 @@ class RayCluster:
         reading = (self._read_frames(), self._read_errors())
         self._tasks = [asyncio.create_task(work) for work in reading]
         wish = {
-            "address": self._address.head, "hosts": self._address.hosts,
-            "nodes_within_s": self._address.nodes_within_s, "place_within_s": self._place_within_s,
+            "address": self._head or _address_of_environment(), "hosts": self._count,
+            "place_within_s": self._place_within_s,
         }  # fmt: skip
         placed = await self._ask(Kind.CONNECT, CLUSTER, wish)
         self.hosts = [RayHost(self, position, facts) for position, facts in enumerate(placed["hosts"])]
@@ -243,7 +213,7 @@ class RayCluster:
         status = await self._driver.wait()
         await asyncio.wait(self._tasks[1:], timeout=_KILL_WITHIN_S)
         words = " | ".join(self._last_lines)
-        self._ended = f"the Ray driver ended ({how_ended(status, is_ssh=False, words=())}), as it does when the head is lost"
+        self._ended = f"the Ray driver ended ({HERE.describe_end(status, ())}), as it does when the head is lost"
         if words:
             self._ended += f"; its last lines: {words}"
         for answer in self._answers.values():
@@ -277,7 +247,7 @@ class RayCluster:
 
 
 class RayHost:
-    """One node. A `Launcher`."""
+    """One node. A `Launcher` (see `model`)."""
 
     is_remote = True
 
@@ -313,11 +283,11 @@ class RayHost:
         """How a process with this status ended: with its host, or by itself."""
         if self.lost is not None and status == LOST_STATUS:
             return self.lost
-        return how_ended(status, is_ssh=False, words=words)
+        return HERE.describe_end(status, words)
 
 
 class RayProcess:
-    """A command on a node. A `Process`."""
+    """A command on a node. A `Process` (see `model`)."""
 
     def __init__(self, cluster: RayCluster, host: RayHost, number: int) -> None:
         self._cluster = cluster
@@ -342,14 +312,16 @@ class RayProcess:
         return self.returncode
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask it to end; see `Process`."""
+        self._check_running()
         self._send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once. A host that cannot be reached counts as lost then."""
+        """End it at once; see `Process`. A host that does not answer counts as lost then."""
+        self._check_running()
         self._send_signal(signal.SIGKILL)
-        if self.returncode is None:
-            asyncio.get_running_loop().call_later(_KILL_WITHIN_S, self.lose, self._out_of_reach())
+        reason = f"its Ray node {self._host.address} is out of reach"
+        asyncio.get_running_loop().call_later(_KILL_WITHIN_S, self.lose, reason)
 
     def take(self, kind: Kind, payload: bytes) -> None:
         """A frame of the driver about it."""
@@ -389,12 +361,13 @@ class RayProcess:
         with contextlib.suppress(ConnectionError):
             self._cluster.send(encode_object(Kind.SIGNAL, self.number, {"signal": int(number)}))
 
-    def _out_of_reach(self) -> str:
-        return f"its Ray node {self._host.address} is out of reach"
+    def _check_running(self) -> None:
+        if self.returncode is not None:
+            raise ProcessLookupError
 
 
 class RayInput:
-    """The stdin of a command. A `ProcessInput`."""
+    """The stdin of a command. An `Input` (see `model`)."""
 
     def __init__(self, cluster: RayCluster, number: int) -> None:
         self._cluster = cluster
@@ -434,9 +407,8 @@ def _failure(facts: Mapping[str, Any]) -> Exception:
     return kinds.get(facts["code"], AgentError)(message, hint=hint)
 
 
-def _whole(text: str, query: Mapping[str, str], key: str, low: int, high: int) -> int | None:
-    if key not in query:
-        return None
-    if not query[key].isdecimal() or not low <= int(query[key]) <= high:
-        raise InputError(f"{text!r}: {key} must be a number from {low} to {high}, not {query[key]!r}")
-    return int(query[key])
+def _address_of_environment() -> str | None:
+    named = os.environ.get("RAY_ADDRESS") or None
+    if named not in (None, "auto") and not _HEAD.fullmatch(named):
+        raise InputError(f"RAY_ADDRESS is {named!r}, which is no HEAD:PORT", hint="name the head: ray://HEAD:PORT")
+    return None if named == "auto" else named

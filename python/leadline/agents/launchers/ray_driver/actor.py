@@ -14,14 +14,13 @@ import hashlib
 import os
 import platform
 import signal
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-Reply = tuple[bytes, bool, bytes, bool, "int | None"]
+Reply = tuple[bytes, bool, bytes, bool, int | None]
 """Bytes of stdout, whether it has ended, the same of stderr, and the exit status."""
 
 _CHUNK_BYTES = 64 * 1024
@@ -46,7 +45,7 @@ class Host:
             "node_id": ray.get_runtime_context().get_node_id(),
             "address": ray.util.get_node_ip_address(),
             "name": platform.node(),
-            "machine": platform.machine(),
+            "machine": {"arm64": "aarch64"}.get(platform.machine(), platform.machine()),
             "pid": os.getpid(),
             "niceness": os.getpriority(os.PRIO_PROCESS, 0) if os.geteuid() else 0,
         }
@@ -103,8 +102,9 @@ class Command:
     def __init__(self) -> None:
         self._output, self._errors = _Stream(self._notify), _Stream(self._notify)
         self._news = asyncio.Event()
-        self._turn_read, self._reply = -1, None
-        self._turn_written, self._taken = -1, True
+        self._turn_read = self._turn_written = -1
+        self._reply: Reply | None = None
+        self._taken = True
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._status: int | None = None
@@ -169,7 +169,6 @@ class Command:
 
     async def _wait(self) -> None:
         self._status = await self._process.wait()
-        self._told = False
         self._notify()
 
     def _has_news(self) -> bool:
@@ -251,22 +250,22 @@ def _own_environment() -> dict[str, str]:
 
 
 def cache_folders() -> list[Path]:
-    """Where programs may be kept, best first: the user's cache, else one of this user in the machine's /tmp or
-    /var/tmp."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    shared = [Path(tempfile.gettempdir()), Path("/var/tmp")]
-    return [Path(base) / "leadline" / "programs", *(one / f"leadline-{os.getuid()}" for one in shared)]
+    """Folders that may hold the cache, the best one first: the same as for hosts of other launchers. Those below
+    /var/tmp, /tmp and /dev/shm must be the user's own: anyone can make them."""
+    variables = os.environ
+    own = [variables.get("XDG_CACHE_HOME"), f"{variables['HOME']}/.cache" if variables.get("HOME") else None]
+    shared = [Path(f"{folder}/leadline-{os.geteuid()}") for folder in ("/var/tmp", "/tmp", "/dev/shm")]
+    usable = [folder for folder in shared if not folder.exists() or _is_own(folder)]
+    return [folder / "leadline" / "agents" for folder in (*(Path(folder) for folder in own if folder), *usable)]
 
 
 def find_program(name: str, digest: str) -> str | None:
     """As `Host.find_program`."""
     for folder in cache_folders():
         path = folder / digest / name
-        try:
-            if _is_private(folder) and os.access(path, os.X_OK) and _digest(path) == digest:
+        with contextlib.suppress(OSError):
+            if _is_own(path) and os.access(path, os.X_OK) and _digest(path) == digest:
                 return str(path)
-        except OSError:
-            continue
     return None
 
 
@@ -276,17 +275,17 @@ def install_program(name: str, digest: str, packed: bytes) -> str:
     for folder in cache_folders():
         path = folder / digest / name
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_private(folder):
-                refusals.append(f"{folder} belongs to another user, or others may write to it")
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _is_own(path.parent):
+                refusals.append(f"{path.parent} belongs to another user")
                 continue
-            path.parent.mkdir(exist_ok=True, mode=0o700)
             _write_program(path, digest, packed)
+            if os.access(path, os.X_OK):
+                return str(path)
+            refusals.append(f"{path}: no program may run from its filesystem")
         except OSError as error:
-            refusals.append(f"{path}: {error.strerror}")
-            continue
-        return str(path)
-    raise OSError("; ".join(refusals))
+            refusals.append(f"{path.parent}: {error.strerror}")
+    raise OSError("it has no folder for the program: " + "; ".join(refusals))
 
 
 def _write_program(path: Path, digest: str, packed: bytes) -> None:
@@ -316,11 +315,5 @@ def _digest(path: Path) -> str:
     return summed.hexdigest()
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether no other user can put a program there."""
-    found = folder.stat()
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o022
-
-
-if sys.version_info < (3, 10):  # pragma: no cover
-    raise ImportError("Python 3.10 or newer is needed")
+def _is_own(path: Path) -> bool:
+    return path.stat().st_uid == os.geteuid()

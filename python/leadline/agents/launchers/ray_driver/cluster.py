@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from . import actor
 _PROBE_S = 5.0
 """For a connection to the head, and for a node's answer to one."""
 _PAUSE_S = 0.25
-"""Between two calls of an actor that is out of reach for a moment, and between two looks at a placement."""
+"""Between two calls of an actor that is out of reach for a moment."""
 _ACTOR_WITHIN_S = 60.0
 """For the first answer of an actor, whose process a node has to start."""
 _BUNDLE = {"memory": 64 * 1024 * 1024}
@@ -102,18 +102,23 @@ class Cluster:
         if address is None:
             self._name = f"the Ray cluster at {ray.get_runtime_context().gcs_address}"
 
-    async def place(self, wanted: int | None, *, nodes_within_s: float, place_within_s: float) -> None:
-        """Reserve `wanted` nodes (without it, all but the head) and start an actor on each.
+    async def place(self, count: int, within_s: float) -> None:
+        """Reserve so many nodes and start an actor on each.
 
         Raises:
             Refusal: there are not so many, or one did not start.
         """
-        nodes = await self._wait_for_nodes(wanted, nodes_within_s)
-        heads = [node["NodeID"] for node in nodes if _HEAD_RESOURCE in node["Resources"]]
-        count = wanted if wanted is not None else max(1, len(nodes) - len(heads))
+        nodes = await asyncio.to_thread(self._alive)
+        if len(nodes) < count:
+            raise Refusal(
+                f"{self._name} has {_nodes(len(nodes))}, and {count} hosts need one each",
+                f"start more nodes, or ask for ?hosts={len(nodes)}",
+                "input",
+            )
         # The head serves the cluster: it takes part only where the others do not suffice.
+        heads = [node["NodeID"] for node in nodes if _HEAD_RESOURCE in node["Resources"]]
         spared = heads[0] if heads and count <= len(nodes) - len(heads) else None
-        await self._reserve(count, nodes, spared, place_within_s)
+        await self._reserve(count, nodes, spared, within_s)
         strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
         remote = self._ray.remote(actor.Host)
         handles = [
@@ -123,9 +128,9 @@ class Cluster:
             ).remote()
             for position in range(count)
         ]  # fmt: skip
-        within_s = _ACTOR_WITHIN_S + count
+        actor_within_s = _ACTOR_WITHIN_S + count
         answers = await asyncio.gather(
-            *(asyncio.wait_for(_answer(handle.describe.remote()), within_s) for handle in handles),
+            *(asyncio.wait_for(_answer(handle.describe.remote()), actor_within_s) for handle in handles),
             return_exceptions=True,
         )
         for position, (handle, facts) in enumerate(zip(handles, answers, strict=True)):
@@ -134,8 +139,8 @@ class Cluster:
                 raise Refusal(f"{self._name}: the actor on {self._node_of(position)} did not start: {words}")
             self.hosts.append(PlacedHost(position, handle, facts))
 
-    async def call(self, host: PlacedHost, ask: Callable[[Any], Any]) -> Any:
-        """The answer of a host's actor. Repeats what it asks while Ray says that the actor is out of reach only.
+    async def call(self, host: PlacedHost, method: str, *arguments: Any) -> Any:
+        """The answer of a host's actor. Repeats the call while Ray says that the actor is out of reach only.
 
         Raises:
             Lost: the host is gone.
@@ -144,7 +149,7 @@ class Cluster:
         errors = self._ray.exceptions
         while host.lost is None:
             try:
-                return await _answer(ask(host.handle))
+                return await _answer(getattr(host.handle, method).remote(*arguments))
             except errors.ActorUnavailableError as error:
                 reason = await asyncio.to_thread(self._why_unavailable, host, error)
                 if reason is None:
@@ -190,19 +195,6 @@ class Cluster:
 
     def _alive(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
-
-    async def _wait_for_nodes(self, wanted: int | None, within_s: float) -> list[dict[str, Any]]:
-        deadline = time.monotonic() + within_s
-        while len(nodes := await asyncio.to_thread(self._alive)) < (wanted or 1):
-            if time.monotonic() >= deadline:
-                after = f" after {within_s:g} s" if within_s else ""
-                raise Refusal(
-                    f"{self._name} has {_nodes(len(nodes))}{after}, and {wanted} hosts need one each",
-                    f"start more nodes, or ask for ?hosts={len(nodes)}",
-                    "input",
-                )
-            await asyncio.sleep(_PAUSE_S)
-        return nodes
 
     async def _reserve(self, count: int, nodes: list[dict[str, Any]], spared: str | None, within_s: float) -> None:
         selectors = [{_NODE_ID_LABEL: f"!{spared}"}] * count if spared else None

@@ -118,9 +118,7 @@ class Driver:
 
     async def _connect(self, wish: dict[str, Any]) -> None:
         await asyncio.to_thread(self._cluster.connect, wish["address"])
-        await self._cluster.place(
-            wish["hosts"], nodes_within_s=wish["nodes_within_s"], place_within_s=wish["place_within_s"]
-        )
+        await self._cluster.place(wish["hosts"], wish["place_within_s"])
         await self.send(encode_object(Kind.PLACED, CLUSTER, {"hosts": [host.facts for host in self._cluster.hosts]}))
 
     async def _install(self, number: int, wish: dict[str, Any]) -> None:
@@ -133,12 +131,10 @@ class Driver:
                 known = ", ".join(builds) or "none"
                 raise Refusal(f"its machine is {host.facts['machine']}, and {wish['name']} is here for {known}")
             digest = await build.digest()
-            path = await self._cluster.call(host, lambda handle: handle.find_program.remote(wish["name"], digest))
+            path = await self._cluster.call(host, "find_program", wish["name"], digest)
             if path is None:
                 packed = await build.reference()
-                path = await self._cluster.call(
-                    host, lambda handle: handle.install_program.remote(wish["name"], digest, packed)
-                )
+                path = await self._cluster.call(host, "install_program", wish["name"], digest, packed)
             return str(path)
 
         found = await asyncio.gather(*map(install, self._cluster.hosts), return_exceptions=True)
@@ -198,9 +194,7 @@ class Relay:
     async def send_signal(self, number: int) -> None:
         """Send it a signal, if its host can be reached."""
         with contextlib.suppress(Exception):
-            await self._cluster.call(
-                self._host, lambda handle: handle.send_signal.remote(self._number, number)
-            )
+            await self._cluster.call(self._host, "send_signal", self._number, number)
 
     async def run(self, argv: list[str]) -> None:
         """Start the command and relay until its end.
@@ -209,7 +203,7 @@ class Relay:
             Refusal: it cannot be started.
         """
         try:
-            await self._cluster.call(self._host, lambda handle: handle.start.remote(self._number, argv))
+            await self._cluster.call(self._host, "start", self._number, argv)
         except Lost as lost:
             raise Refusal(str(lost)) from lost
         except OSError as error:
@@ -227,7 +221,7 @@ class Relay:
         turn, status, ended = 0, None, (False, False)
         while status is None or ended != (True, True):
             output, output_ended, errors, errors_ended, status = await self._cluster.call(
-                self._host, lambda handle, turn=turn: handle.read.remote(self._number, turn)
+                self._host, "read", self._number, turn
             )
             turn += 1
             parts = (
@@ -254,12 +248,7 @@ class Relay:
             del self._waiting[:_MAX_WRITE_BYTES]
             is_last = self._input_ends and not self._waiting
             try:
-                is_taken = await self._cluster.call(
-                    self._host,
-                    lambda handle, turn=turn, data=data, last=is_last: handle.write.remote(
-                        self._number, turn, data, last
-                    ),
-                )
+                is_taken = await self._cluster.call(self._host, "write", self._number, turn, data, is_last)
             except Lost:
                 return  # the reader says so
             turn += 1

@@ -1,0 +1,183 @@
+"""What `test_ray.py` runs on the head of a Ray cluster: agents on its nodes, one line of JSON for each thing that
+happens. Between two parts it waits for a line on its stdin, during which the test does something to the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from leadline.agents import Agent, Launch, agent_binary, start_instant
+from leadline.agents import agent as agent_module
+from leadline.agents.launchers.ray import RayCluster, RayHost
+from leadline.contract.models import RrWorkload, ServeWorkload, Target
+from leadline.errors import AgentLost, LeadlineError
+from leadline.trial.workloads import PLAIN_ANSWER
+
+HELLO_WITHIN_S = 120.0
+PERIOD_MS = 200
+
+
+def say(**what: Any) -> None:
+    """Print one line of JSON."""
+    os.write(1, json.dumps(what, default=str).encode() + b"\n")
+
+
+async def go_on() -> None:
+    """Wait for a line on stdin."""
+    assert await asyncio.to_thread(sys.stdin.readline), "stdin has ended"
+
+
+async def start(hosts: Sequence[RayHost], events: dict[str, int]) -> list[Agent]:
+    """An agent on each host, side by side; counts their samples in `events`."""
+
+    def take(name: str, event: Any, _line: bytes) -> None:
+        if event.type == "observation":
+            events[name] = events.get(name, 0) + 1
+
+    def launch(host: RayHost) -> Launch:
+        return Launch(("leadline-agent",), hello_within_s=HELLO_WITHIN_S, launcher=host)
+
+    return list(
+        await asyncio.gather(*(Agent.start(host.address, launch(host), sink=take) for host in hosts))
+    )
+
+
+async def prepare(cluster: RayCluster) -> None:
+    """Put the agent on each host."""
+    await cluster.install("leadline-agent", {os.uname().machine: agent_binary()})
+
+
+async def run_load(cluster: RayCluster) -> None:
+    """A load between two nodes, watched on all; then everything ends."""
+    await prepare(cluster)
+    events: dict[str, int] = {}
+    agents = await start(cluster.hosts, events)
+    try:
+        clocks = dict(zip((agent.name for agent in agents), await asyncio.gather(*(a.compare_clocks() for a in agents)), strict=True))
+        say(clocks={name: [clock.offset_ns, clock.same_clock, clock.steady] for name, clock in clocks.items()})
+        for agent in agents:
+            await agent.observe("t/rr", PERIOD_MS, machine=True)
+        server, client = agents[0], agents[-1]
+        serve = ServeWorkload(
+            bind=[server.name], port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=60_000, most_flows=4
+        )
+        ready = await server.prepare("t/setup", "serve", serve)
+        load = RrWorkload(
+            target=Target(host=server.name, port=ready.port or 0, ip_version=None), protocol="tcp", flows=1,
+            threads=1, duration_ms=20_000, number=200, warmup_ms=0, request_bytes=1, response_bytes=1,
+            timeout_ms=20_000, bind=None, interval_ms=100,
+        )  # fmt: skip
+        await client.prepare("t/rr", "rr", load)
+        at = start_instant(clocks, now_ns=time.monotonic_ns())
+        await client.begin("t/rr", at[client.name])
+        finished = await client.finished("t/rr", "rr", 60)
+        while len(events) < len(agents):
+            await asyncio.sleep(0.05)
+        say(transactions=[flow.received_units for flow in finished.outcome.flows], watched=sorted(events))
+        await go_on()
+    finally:
+        await asyncio.gather(*(agent.close() for agent in agents))
+    say(closed=[agent.lost is None for agent in agents])
+
+
+async def watch_losses(cluster: RayCluster) -> None:
+    """Agents on all hosts, of which some are lost after the first line of stdin; says how each ends and after what
+    time, and at the next line what the others still do."""
+    await prepare(cluster)
+    began = time.monotonic()
+    events: dict[str, int] = {}
+    agents = await start(cluster.hosts, events)
+    say(started=[agent.name for agent in agents], after_s=time.monotonic() - began, host_pids=[a.hello.pid for a in agents])
+    for agent in agents:
+        await agent.observe("t", PERIOD_MS, machine=True)
+
+    async def watch(agent: Agent) -> None:
+        failure = await agent.failure()
+        say(lost=agent.name, reason=str(failure), kind=type(failure).__name__, after_s=time.monotonic() - began)
+
+    watching = [asyncio.create_task(watch(agent)) for agent in agents]
+    try:
+        await go_on()
+        began = time.monotonic()
+        say(watching=True)
+        await go_on()
+        living = [agent for agent in agents if agent.lost is None]
+        clocks = await asyncio.gather(*(agent.compare_clocks(4) for agent in living))
+        say(living=[clock.host for clock in clocks])
+    finally:
+        for task in watching:
+            task.cancel()
+        began = time.monotonic()
+        await asyncio.gather(*(agent.close() for agent in agents))
+    say(closed=True, after_s=time.monotonic() - began)
+
+
+async def measure(cluster: RayCluster) -> None:
+    """What the way through Ray costs: round trips, bounds of clocks, CPU of this process."""
+    # As on hosts of another kernel: with one clock for all, the bounds are 0.
+    agent_module._own_boot_id = lambda: None
+    began = time.monotonic()
+    await prepare(cluster)
+    installed = time.monotonic()
+    agents = await start(cluster.hosts, {})
+    say(installed_s=installed - began, started_s=time.monotonic() - installed)
+    try:
+        clocks = [await agent.compare_clocks(64) for agent in agents]
+        say(bounds_ms=_spread([clock.bound_ns / 1e6 for clock in clocks]))
+        trips = []
+        for agent in agents[:5]:
+            for _ in range(200):
+                at = time.perf_counter()
+                await agent.compare_clocks(1)
+                trips.append((time.perf_counter() - at) * 1000)
+        say(round_trip_ms=_spread(trips))
+        used, at = _cpu_s(), time.monotonic()
+        for agent in agents:
+            await agent.observe("t", 100, machine=True)
+        await asyncio.sleep(10)
+        elapsed = time.monotonic() - at
+        say(controller_cpu_share=(_cpu_s() - used) / elapsed, agents=len(agents), samples_per_s=10 * len(agents))
+    finally:
+        await asyncio.gather(*(agent.close() for agent in agents))
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {"min": ordered[0], "p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+
+
+def _cpu_s() -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime
+
+
+PARTS: dict[str, Callable[[RayCluster], Awaitable[None]]] = {
+    "run_load": run_load, "watch_losses": watch_losses, "measure": measure,
+}  # fmt: skip
+
+
+async def main(part: str, head: str, hosts: int, log: str) -> int:
+    """Run one part; a failure that users would see is a line too."""
+    began = time.monotonic()
+    try:
+        async with RayCluster(head or None, hosts, place_within_s=10, log=Path(log)) as cluster:
+            say(hosts=[host.address for host in cluster.hosts], after_s=time.monotonic() - began)
+            await PARTS[part](cluster)
+            began = time.monotonic()
+        say(given_back=True, after_s=time.monotonic() - began)
+    except LeadlineError as error:
+        say(error=str(error), exit_code=error.exit_code, lost=isinstance(error, AgentLost))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])))
