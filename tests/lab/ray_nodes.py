@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,8 @@ mount -t tmpfs -o size=256m tmpfs /dev/shm
 until ip link set eth0 up 2>/dev/null; do sleep 0.02; done
 ip link set lo up
 ip address add $ADDRESS/16 dev eth0
-exec "$@"
+"$@" &
+while :; do wait; sleep 1; done
 """
 
 
@@ -72,8 +73,15 @@ class Node:
                 continue
         return lines
 
+    def kill_ray(self) -> None:
+        """End all of its processes but the first one: the host stays, and refuses connections."""
+        for pid in self.pids():
+            if pid != self.first_pid:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def kill(self) -> None:
-        """End all of its processes at once."""
+        """End all of its processes at once, and with them its network: the host is gone without a word."""
         os.kill(self.first_pid, signal.SIGKILL)
         self.holder.wait()
 

@@ -35,19 +35,20 @@ async def go_on() -> None:
     assert await asyncio.to_thread(sys.stdin.readline), "stdin has ended"
 
 
-async def start(hosts: Sequence[RayHost], events: dict[str, int]) -> list[Agent]:
-    """An agent on each host, side by side; counts their samples in `events`."""
+async def start(hosts: Sequence[RayHost], watched: asyncio.Event | None = None) -> list[Agent]:
+    """An agent on each host, side by side; sets `watched` when each has sent an observation."""
+    silent = {host.address for host in hosts}
 
     def take(name: str, event: Any, _line: bytes) -> None:
         if event.type == "observation":
-            events[name] = events.get(name, 0) + 1
+            silent.discard(name)
+            if not silent and watched is not None:
+                watched.set()
 
     def launch(host: RayHost) -> Launch:
         return Launch(("leadline-agent",), hello_within_s=HELLO_WITHIN_S, launcher=host)
 
-    return list(
-        await asyncio.gather(*(Agent.start(host.address, launch(host), sink=take) for host in hosts))
-    )
+    return list(await asyncio.gather(*(Agent.start(host.address, launch(host), sink=take) for host in hosts)))
 
 
 async def prepare(cluster: RayCluster) -> None:
@@ -58,10 +59,16 @@ async def prepare(cluster: RayCluster) -> None:
 async def run_load(cluster: RayCluster) -> None:
     """A load between two nodes, watched on all; then everything ends."""
     await prepare(cluster)
-    events: dict[str, int] = {}
-    agents = await start(cluster.hosts, events)
+    watched = asyncio.Event()
+    agents = await start(cluster.hosts, watched)
     try:
-        clocks = dict(zip((agent.name for agent in agents), await asyncio.gather(*(a.compare_clocks() for a in agents)), strict=True))
+        clocks = dict(
+            zip(
+                (agent.name for agent in agents),
+                await asyncio.gather(*(a.compare_clocks() for a in agents)),
+                strict=True,
+            )
+        )
         say(clocks={name: [clock.offset_ns, clock.same_clock, clock.steady] for name, clock in clocks.items()})
         for agent in agents:
             await agent.observe("t/rr", PERIOD_MS, machine=True)
@@ -79,9 +86,8 @@ async def run_load(cluster: RayCluster) -> None:
         at = start_instant(clocks, now_ns=time.monotonic_ns())
         await client.begin("t/rr", at[client.name])
         finished = await client.finished("t/rr", "rr", 60)
-        while len(events) < len(agents):
-            await asyncio.sleep(0.05)
-        say(transactions=[flow.received_units for flow in finished.outcome.flows], watched=sorted(events))
+        await watched.wait()
+        say(transactions=[flow.received_units for flow in finished.outcome.flows])
         await go_on()
     finally:
         await asyncio.gather(*(agent.close() for agent in agents))
@@ -93,9 +99,12 @@ async def watch_losses(cluster: RayCluster) -> None:
     time, and at the next line what the others still do."""
     await prepare(cluster)
     began = time.monotonic()
-    events: dict[str, int] = {}
-    agents = await start(cluster.hosts, events)
-    say(started=[agent.name for agent in agents], after_s=time.monotonic() - began, host_pids=[a.hello.pid for a in agents])
+    agents = await start(cluster.hosts)
+    say(
+        started=[agent.name for agent in agents],
+        after_s=time.monotonic() - began,
+        host_pids=[a.hello.pid for a in agents],
+    )
     for agent in agents:
         await agent.observe("t", PERIOD_MS, machine=True)
 
@@ -127,7 +136,7 @@ async def measure(cluster: RayCluster) -> None:
     began = time.monotonic()
     await prepare(cluster)
     installed = time.monotonic()
-    agents = await start(cluster.hosts, {})
+    agents = await start(cluster.hosts)
     say(installed_s=installed - began, started_s=time.monotonic() - installed)
     try:
         clocks = [await agent.compare_clocks(64) for agent in agents]

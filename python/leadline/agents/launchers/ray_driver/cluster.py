@@ -14,13 +14,19 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from . import actor
 
 _PROBE_S = 5.0
-"""For a connection to the head, and for a node's answer to one."""
+"""For a connection to the head."""
+_WATCH_PERIOD_S = 1.0
+"""Between two looks at the nodes that are silent, and for each of them to answer a connection."""
+_SILENCE_S = 2.0
+"""A node that has not answered a call for so long is looked at: Ray itself takes 15 s to find a killed one."""
+_SILENT_GRACE_S = 1.0
+"""For the end of the commands on a node that is silent."""
 _PAUSE_S = 0.25
 """Between two calls of an actor that is out of reach for a moment."""
 _ACTOR_WITHIN_S = 60.0
@@ -53,7 +59,23 @@ class PlacedHost:
     position: int
     handle: Any
     facts: dict[str, Any]
+    raylet_port: int
+    heard: float
+    """When a call was last made without another one outstanding, or answered (monotonic, s)."""
     lost: str | None = None
+    pending: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Calls without an answer."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it owes an answer. A call may wait for output that a command has none of, so this proves nothing."""
+        return bool(self.pending) and time.monotonic() - self.heard > _SILENCE_S
+
+    def lose(self, reason: str) -> None:
+        """Note that the host is gone: all calls end."""
+        self.lost = self.lost or reason
+        for call in self.pending:
+            call.cancel()
 
     @property
     def address(self) -> str:
@@ -119,6 +141,7 @@ class Cluster:
         heads = [node["NodeID"] for node in nodes if _HEAD_RESOURCE in node["Resources"]]
         spared = heads[0] if heads and count <= len(nodes) - len(heads) else None
         await self._reserve(count, nodes, spared, within_s)
+        ports = {node["NodeID"]: node["NodeManagerPort"] for node in nodes}
         strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
         remote = self._ray.remote(actor.Host)
         handles = [
@@ -137,7 +160,8 @@ class Cluster:
             if isinstance(facts, BaseException):
                 words = "it did not answer in time" if isinstance(facts, TimeoutError) else _one_line(facts)
                 raise Refusal(f"{self._name}: the actor on {self._node_of(position)} did not start: {words}")
-            self.hosts.append(PlacedHost(position, handle, facts))
+            port = ports.get(facts["node_id"], 0)
+            self.hosts.append(PlacedHost(position, handle, facts, port, time.monotonic()))
 
     async def call(self, host: PlacedHost, method: str, *arguments: Any) -> Any:
         """The answer of a host's actor. Repeats the call while Ray says that the actor is out of reach only.
@@ -148,19 +172,35 @@ class Cluster:
         """
         errors = self._ray.exceptions
         while host.lost is None:
+            if not host.pending:
+                host.heard = time.monotonic()
+            answer = asyncio.create_task(_answer(getattr(host.handle, method).remote(*arguments)))
+            host.pending.add(answer)
             try:
-                return await _answer(getattr(host.handle, method).remote(*arguments))
-            except errors.ActorUnavailableError as error:
-                reason = await asyncio.to_thread(self._why_unavailable, host, error)
-                if reason is None:
-                    await asyncio.sleep(_PAUSE_S)
-                    continue
-                host.lost = host.lost or reason
+                result = await answer
+                host.heard = time.monotonic()
+                return result
+            except asyncio.CancelledError:
+                if host.lost is None:
+                    raise
+            except errors.ActorUnavailableError:
+                await self._look_at(host)
+                await asyncio.sleep(_PAUSE_S)
             except errors.RayTaskError as error:
                 raise error.cause or error from error
             except errors.RayError as error:
-                host.lost = host.lost or await asyncio.to_thread(self._why_dead, host, error)
+                host.lose(await asyncio.to_thread(self._why_dead, host, error))
+            finally:
+                host.pending.discard(answer)
         raise Lost(host.lost)
+
+    async def watch(self) -> None:
+        """Look for nodes that are gone, until cancelled. A refused connection is proof; no answer is none, because a
+        network that is cut may come back."""
+        while True:
+            await asyncio.sleep(_WATCH_PERIOD_S)
+            silent = [host for host in self.hosts if host.lost is None and host.is_silent]
+            await asyncio.gather(*map(self._look_at, silent))
 
     def store(self, data: bytes) -> Any:
         """Put bytes into the object store, from where each node fetches them; blocks."""
@@ -171,7 +211,10 @@ class Cluster:
         if self._ray is None:
             return []
         living = [host for host in self.hosts if host.lost is None]
-        stops = [asyncio.wait_for(_answer(host.handle.stop.remote()), grace_s) for host in living]
+        stops = [
+            asyncio.wait_for(_answer(host.handle.stop.remote()), _SILENT_GRACE_S if host.is_silent else grace_s)
+            for host in living
+        ]
         ends = await asyncio.gather(*stops, return_exceptions=True)
         problems = [
             f"{host.address}: {_one_line(end) or 'it did not answer'}"
@@ -225,21 +268,15 @@ class Cluster:
             return next((one for one in self._ray.nodes() if one["NodeID"] == host.facts["node_id"]), None)
         return None
 
-    def _why_unavailable(self, host: PlacedHost, error: Exception) -> str | None:
-        """Why a host is gone whose actor is out of reach; None if that may pass. Ray itself waits for its own checks
-        to fail, which takes seconds more than a refused connection."""
-        node = self._node(host)
-        if node is None:
-            return None
-        if not node["Alive"]:
-            return self._why_dead(host, error)
+    async def _look_at(self, host: PlacedHost) -> None:
         try:
-            with socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), _PROBE_S):
-                return None
+            connecting = asyncio.open_connection(host.address, host.raylet_port)
+            _, writer = await asyncio.wait_for(connecting, _WATCH_PERIOD_S)
+            writer.close()
         except ConnectionRefusedError:
-            return f"its Ray node {host.address} is gone: nothing listens at its raylet's port any more"
-        except OSError:
-            return None  # a network that is cut may come back
+            host.lose(f"its Ray node {host.address} is gone: its raylet has ended")
+        except (TimeoutError, OSError):
+            pass
 
     def _why_dead(self, host: PlacedHost, error: Exception) -> str:
         node = self._node(host)
@@ -301,7 +338,8 @@ def _nodes(count: int) -> str:
 def _reason(error: Exception) -> str:
     """What Ray says of an actor's end, without the actor's identifiers."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-    return _one_line(" ".join(lines[1:] or lines))
+    # What follows is advice for people who look after the cluster.
+    return _one_line(" ".join(lines[1:] or lines).partition(" Some common causes")[0])
 
 
 def _one_line(words: object) -> str:

@@ -119,6 +119,7 @@ class Driver:
     async def _connect(self, wish: dict[str, Any]) -> None:
         await asyncio.to_thread(self._cluster.connect, wish["address"])
         await self._cluster.place(wish["hosts"], wish["place_within_s"])
+        self._spawn(self._cluster.watch())
         await self.send(encode_object(Kind.PLACED, CLUSTER, {"hosts": [host.facts for host in self._cluster.hosts]}))
 
     async def _install(self, number: int, wish: dict[str, Any]) -> None:
