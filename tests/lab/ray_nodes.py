@@ -21,6 +21,8 @@ from waiting import until
 HEAD_PORT = 6379
 STORE_BYTES = 78_643_200
 """Ray's minimum for the memory of a node's objects."""
+MAX_STARTING = 4
+"""Nodes that start at once. Each takes two seconds of a CPU, and gives up where it has to wait for thirty."""
 _NODE = """
 mount -t tmpfs -o size=256m tmpfs /dev/shm
 until ip link set eth0 up 2>/dev/null; do sleep 0.02; done
@@ -121,10 +123,13 @@ def ray_nodes(folder: Path, count: int, python: Path, environment: dict[str, str
                 subprocess.run([*_inside(bridge.pid), "ip", *words.split()], check=True)
             ray = python.parent / "ray"
             cluster.nodes.append(_start(cluster, folder, ray, 0, environment or {}))
-            until(lambda: _has_started(cluster.nodes[0]), lambda: _log(cluster.nodes[0]))
-            cluster.nodes += [_start(cluster, folder, ray, number, environment or {}) for number in range(1, count)]
-            for node in cluster.nodes[1:]:
-                until(lambda node=node: _has_started(node), lambda node=node: _log(node))  # type: ignore[misc]
+            _await_start(cluster.nodes[0])
+            for number in range(1, count):
+                if number > MAX_STARTING:
+                    _await_start(cluster.nodes[number - MAX_STARTING])
+                cluster.nodes.append(_start(cluster, folder, ray, number, environment or {}))
+            for node in cluster.nodes:
+                _await_start(node)
             yield cluster
         finally:
             for node in cluster.nodes:
@@ -178,9 +183,13 @@ def _only_child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def _has_started(node: Node) -> bool:
-    assert node.holder.poll() is None, _log(node)
-    return "Ray runtime started" in _log(node)
+def _await_start(node: Node) -> None:
+    def has_started() -> bool:
+        log = _log(node)
+        assert node.holder.poll() is None and "Traceback" not in log, log
+        return "Ray runtime started" in log
+
+    until(has_started, lambda: _log(node))
 
 
 def _log(node: Node) -> str:
