@@ -86,33 +86,36 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "leadline/agents"
 
 
-async def test_program_is_installed_once_and_found_by_its_hash(cache: Path) -> None:
+async def test_installed_program_runs(cache: Path) -> None:
     host = Host()
-    assert await host.find_program("tool", DIGEST) is None
     path = await host.install_program("tool", DIGEST, zlib.compress(PROGRAM))
-    assert path == str(cache / DIGEST / "tool") == await host.find_program("tool", DIGEST)
-    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o755
     await host.start(1, [path])
     assert await read_all(host, 1) == (b"it ran\n", b"", 0)
 
 
-async def test_changed_program_is_not_used(cache: Path) -> None:
-    host = Host()
-    path = Path(await host.install_program("tool", DIGEST, zlib.compress(PROGRAM)))
+def test_program_is_found_by_its_hash(cache: Path) -> None:
+    assert actor.find_program("tool", DIGEST) is None
+    path = actor.install_program("tool", DIGEST, zlib.compress(PROGRAM))
+    assert path == str(cache / DIGEST / "tool") == actor.find_program("tool", DIGEST)
+    assert stat.S_IMODE(Path(path).stat().st_mode) == 0o755
+
+
+def test_changed_program_is_not_used(cache: Path) -> None:
+    path = Path(actor.install_program("tool", DIGEST, zlib.compress(PROGRAM)))
     path.write_bytes(PROGRAM + b"# changed\n")
-    assert await host.find_program("tool", DIGEST) is None
+    assert actor.find_program("tool", DIGEST) is None
 
 
-async def test_what_arrives_damaged_is_not_kept(cache: Path) -> None:
+def test_what_arrives_damaged_is_not_kept(cache: Path) -> None:
     with pytest.raises(ValueError, match="SHA-256"):
-        await Host().install_program("tool", DIGEST, zlib.compress(b"something else"))
+        actor.install_program("tool", DIGEST, zlib.compress(b"something else"))
     assert list((cache / DIGEST).iterdir()) == []
 
 
-async def test_next_folder_is_used_where_one_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_folder_is_used_where_one_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert await Host().install_program("tool", DIGEST, zlib.compress(PROGRAM)) == str(
+    assert actor.install_program("tool", DIGEST, zlib.compress(PROGRAM)) == str(
         tmp_path / ".cache/leadline/agents" / DIGEST / "tool"
     )

@@ -38,6 +38,11 @@ _KILL_WITHIN_S = 2.0
 _LAST_LINES = 8
 _LINE_BYTES = 4096
 _HEAD = re.compile(r"(\[[^]]+\]|[^:/\s]+):\d+")
+_DRIVER_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # The actor travels as bytecode, which is the same for all patches of a Python.
+    "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
+}
 # Run as a package by its folder: neither leadline nor what it imports has to be installed where a cluster's Python is.
 _START_DRIVER = """
 import importlib.util, sys
@@ -179,7 +184,7 @@ class RayCluster:
             # In a session of its own, so that Ctrl-C reaches this process alone.
             self._driver = await asyncio.create_subprocess_exec(
                 python, "-c", _START_DRIVER, str(folder), stdin=pipe, stdout=pipe, stderr=pipe,
-                start_new_session=True, limit=_CHUNK_BYTES, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+                start_new_session=True, limit=_CHUNK_BYTES, env={**_DRIVER_VARIABLES, **os.environ},
             )  # fmt: skip
         except OSError as error:
             raise MissingBinary(python, hint=f"{PYTHON_VARIABLE} names the Python of a Ray cluster") from error

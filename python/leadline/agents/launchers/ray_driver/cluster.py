@@ -119,7 +119,7 @@ class Cluster:
                 logging_level=logging.ERROR,
             )
         except Exception as error:
-            raise _connect_refusal(error, address, self._name) from error
+            raise refuse_connection(error, address, self._name) from error
         self._ray = ray
         if address is None:
             self._name = f"the Ray cluster at {ray.get_runtime_context().gcs_address}"
@@ -283,7 +283,7 @@ class Cluster:
         if node is not None and not node["Alive"]:
             words = node.get("DeathReasonMessage") or node.get("DeathReason") or ""
             return f"its Ray node {host.address} died: {_one_line(words) or _one_line(error)}"
-        return f"its Ray actor on {host.address} died: {_reason(error)}"
+        return f"its Ray actor on {host.address} died: {explain_actor_end(str(error))}"
 
 
 async def _answer(reference: Awaitable[T]) -> T:
@@ -304,14 +304,15 @@ def _probe_head(address: str) -> None:
         ) from error
 
 
-def _connect_refusal(error: Exception, address: str | None, name: str) -> Refusal:
+def refuse_connection(error: Exception, address: str | None, name: str) -> Refusal:
+    """Why a cluster cannot be used, from what Ray raised; `name` is what messages call it."""
     words = str(error)
     versions = _VERSIONS.findall(words)
     if len(versions) == 2:
         (cluster_ray, cluster_python), (own_ray, own_python) = versions
         return Refusal(
             f"{name} runs Ray {cluster_ray} on Python {cluster_python}, and this is Ray {own_ray} on Python "
-            f"{own_python}; Ray wants the same of both",
+            f"{own_python}; both must be the same, but for Python's patch number",
             "name the Python of the cluster in LEADLINE_RAY_PYTHON",
             "input",
         )
@@ -331,15 +332,14 @@ def _connect_refusal(error: Exception, address: str | None, name: str) -> Refusa
     return Refusal(f"{name} cannot be used: {_one_line(error)}")
 
 
+def explain_actor_end(words: str) -> str:
+    """What Ray says of an actor's end, without the actor's identifiers, and without its advice for operators."""
+    lines = [line for line in words.splitlines() if line.strip() and not line.startswith("\t")]
+    return _one_line(" ".join(lines[1:] or lines).partition(" Some common causes")[0])
+
+
 def _nodes(count: int) -> str:
     return f"{count} node{'s' * (count != 1)} alive"
-
-
-def _reason(error: Exception) -> str:
-    """What Ray says of an actor's end, without the actor's identifiers."""
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
-    # What follows is advice for people who look after the cluster.
-    return _one_line(" ".join(lines[1:] or lines).partition(" Some common causes")[0])
 
 
 def _one_line(words: object) -> str:
