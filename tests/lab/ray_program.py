@@ -31,8 +31,13 @@ def say(**what: Any) -> None:
 
 
 async def go_on() -> None:
-    """Wait for a line on stdin."""
-    assert await asyncio.to_thread(sys.stdin.readline), "stdin has ended"
+    """Wait for a line on stdin. Not in a thread, for which an interrupted loop would wait."""
+    said = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, said.set)
+    await said.wait()
+    loop.remove_reader(0)
+    assert os.read(0, 1), "stdin has ended"
 
 
 async def start(hosts: Sequence[RayHost], watched: asyncio.Event | None = None) -> list[Agent]:
@@ -121,6 +126,7 @@ async def watch_losses(cluster: RayCluster) -> None:
         living = [agent for agent in agents if agent.lost is None]
         clocks = await asyncio.gather(*(agent.compare_clocks(4) for agent in living))
         say(living=[clock.host for clock in clocks])
+        await go_on()
     finally:
         for task in watching:
             task.cancel()
