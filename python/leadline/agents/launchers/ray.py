@@ -31,6 +31,8 @@ PLACE_WITHIN_S = 30.0
 LOST_STATUS = 255
 """The exit status of a process whose host is lost."""
 _CHUNK_BYTES = 256 * 1024
+_CONNECT_WITHIN_S = 30.0
+"""For a driver to connect. Ray repeats its own attempts without an end, where no node runs beside it."""
 _CLOSE_WITHIN_S = 20.0
 """For the driver's end; it gives itself less."""
 _KILL_WITHIN_S = 2.0
@@ -84,6 +86,7 @@ class RayCluster:
         self._processes: dict[int, RayProcess] = {}
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_connected = asyncio.Event()
         self._ended: str | None = None
 
     async def __aenter__(self) -> RayCluster:
@@ -194,7 +197,21 @@ class RayCluster:
             "address": self._head or _address_of_environment(), "hosts": self._count,
             "place_within_s": self._place_within_s,
         }  # fmt: skip
-        placed = await self._ask(Kind.CONNECT, CLUSTER, wish)
+        asking = asyncio.create_task(self._ask(Kind.CONNECT, CLUSTER, wish))
+        connecting = asyncio.create_task(self._is_connected.wait())
+        try:
+            await asyncio.wait({asking, connecting}, timeout=_CONNECT_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done() and not connecting.done():
+                self._driver.kill()
+                where = f"at {self._head}" if self._head else "of this machine"
+                raise EnvironmentLimit(
+                    f"the Ray cluster {where} let no driver in within {_CONNECT_WITHIN_S:g} s",
+                    hint="a driver needs a living node beside it: run this on the head, or on another node",
+                )
+            placed = await asking
+        finally:
+            asking.cancel()
+            connecting.cancel()
         self.hosts = [RayHost(self, position, facts) for position, facts in enumerate(placed["hosts"])]
 
     async def _ask(self, kind: Kind, number: int, wish: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +246,9 @@ class RayCluster:
 
     def _take(self, kind: Kind, number: int, payload: bytes) -> None:
         answer, process = self._answers.get(number), self._processes.get(number)
-        if kind in (Kind.PLACED, Kind.INSTALLED, Kind.STARTED) and answer is not None and not answer.done():
+        if kind is Kind.CONNECTED:
+            self._is_connected.set()
+        elif kind in (Kind.PLACED, Kind.INSTALLED, Kind.STARTED) and answer is not None and not answer.done():
             answer.set_result(json.loads(payload))
         elif kind is Kind.REFUSED and answer is not None and not answer.done():
             answer.set_exception(_failure(json.loads(payload)))

@@ -228,6 +228,9 @@ class Cluster:
     def _give_back(self) -> None:
         for host in self.hosts:
             with contextlib.suppress(Exception):
+                # The actor itself, which can be asked without a head; and the head, which ends it in any case.
+                if host.lost is None:
+                    host.handle.__ray_terminate__.remote()
                 self._ray.kill(host.handle)
         if self._group is not None:
             with contextlib.suppress(Exception):

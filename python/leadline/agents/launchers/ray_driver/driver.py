@@ -36,8 +36,8 @@ def main() -> None:
     os.dup2(2, 1)
     # Ctrl-C is the controller's; it ends this process by ending its stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(Driver().run(frames_out))
-    # Threads of Ray that wait for a lost cluster must not hold this process.
+    # Not asyncio.run, nor an ordinary exit: both would wait for threads that wait for a cluster.
+    asyncio.new_event_loop().run_until_complete(Driver().run(frames_out))
     sys.stderr.flush()
     os._exit(0)
 
@@ -118,6 +118,7 @@ class Driver:
 
     async def _connect(self, wish: dict[str, Any]) -> None:
         await asyncio.to_thread(self._cluster.connect, wish["address"])
+        await self.send(encode_object(Kind.CONNECTED, CLUSTER, {}))
         await self._cluster.place(wish["hosts"], wish["place_within_s"])
         self._spawn(self._cluster.watch())
         await self.send(encode_object(Kind.PLACED, CLUSTER, {"hosts": [host.facts for host in self._cluster.hosts]}))

@@ -53,6 +53,8 @@ class Kind(IntEnum):
     """C: end all commands and give the hosts back."""
     CLOSED = 16
     """D: that is done; what could not be."""
+    CONNECTED = 17
+    """D: the cluster lets it in; the hosts follow."""
 
 
 def encode_frame(kind: Kind, number: int, payload: bytes = b"") -> bytes:
