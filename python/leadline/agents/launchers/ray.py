@@ -110,25 +110,23 @@ class RayCluster:
         await self.close()
 
     async def install(self, name: str, builds: Mapping[str, Path]) -> None:
-        """Put a program into the cache of each host, which then runs it where a command begins with its name.
+        """Put a program into the cache of each host, which then runs it where a command begins with its name. A host
+        that does not take it has the reason in its `refusals`.
 
         Args:
             name: the program's, for example `leadline-agent`.
             builds: its file for each kind of machine, as `uname -m` names it.
 
         Raises:
-            AgentError: a host has no place for it, or is of another kind; it names each such host.
+            AgentError: the cluster is gone.
         """
         files = {machine: str(path.resolve()) for machine, path in builds.items()}
         found = await self._ask(Kind.INSTALL, next(self._numbers), {"name": name, "files": files})
-        troubles = []
         for host, path, problem in zip(self.hosts, found["paths"], found["problems"], strict=True):
-            if problem is not None:
-                troubles.append(f"{host.address}: {problem}")
-            else:
+            if path is not None:
                 host.programs[name] = path
-        if troubles:
-            raise AgentError(f"{name} cannot be installed on {len(troubles)} of {len(self.hosts)} hosts: {troubles[0]}")
+            else:
+                host.refusals[name] = problem
 
     async def close(self) -> None:
         """End all commands and actors, and give the nodes back. May be called again."""
@@ -290,6 +288,8 @@ class RayHost:
         """Of the commands; Ray runs its workers at 15, and only a cluster that runs as root can take that back."""
         self.programs: dict[str, str] = {}
         """Path on the host of each installed program."""
+        self.refusals: dict[str, str] = {}
+        """Why it does not have a program."""
         self.lost: str | None = None
         """Why the host is gone; None while it is not known to be."""
 
