@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.agents import Agent, Launch, agent_binary, start_instant
+from leadline.agents import Agent, Launch, agent_binary
 from leadline.agents import agent as agent_module
+from leadline.agents.binary import AGENT_NAME
 from leadline.agents.launchers.ray import RayCluster, RayHost
-from leadline.contract.models import RrWorkload, ServeWorkload, Target
 from leadline.errors import AgentLost, LeadlineError
-from leadline.trial.workloads import PLAIN_ANSWER
 
 HELLO_WITHIN_S = 120.0
 PERIOD_MS = 200
@@ -40,63 +39,21 @@ async def go_on() -> None:
     assert os.read(0, 1), "stdin has ended"
 
 
-async def start(hosts: Sequence[RayHost], watched: asyncio.Event | None = None) -> list[Agent]:
-    """An agent on each host, side by side; sets `watched` when each has sent an observation."""
-    silent = {host.address for host in hosts}
-
-    def take(name: str, event: Any, _line: bytes) -> None:
-        if event.type == "observation":
-            silent.discard(name)
-            if not silent and watched is not None:
-                watched.set()
+async def start(hosts: Sequence[RayHost]) -> list[Agent]:
+    """An agent on each host, side by side."""
 
     def launch(host: RayHost) -> Launch:
-        return Launch(("leadline-agent",), hello_within_s=HELLO_WITHIN_S, launcher=host)
+        return Launch((AGENT_NAME,), hello_within_s=HELLO_WITHIN_S, launcher=host)
 
-    return list(await asyncio.gather(*(Agent.start(host.address, launch(host), sink=take) for host in hosts)))
+    return list(
+        await asyncio.gather(*(Agent.start(host.address, launch(host), sink=lambda *_: None) for host in hosts))
+    )
 
 
 async def prepare(cluster: RayCluster) -> None:
     """Put the agent on each host."""
-    await cluster.install("leadline-agent", {os.uname().machine: agent_binary()})
-
-
-async def run_load(cluster: RayCluster) -> None:
-    """A load between two nodes, watched on all; then everything ends."""
-    await prepare(cluster)
-    watched = asyncio.Event()
-    agents = await start(cluster.hosts, watched)
-    try:
-        clocks = dict(
-            zip(
-                (agent.name for agent in agents),
-                await asyncio.gather(*(a.compare_clocks() for a in agents)),
-                strict=True,
-            )
-        )
-        say(clocks={name: [clock.offset_ns, clock.same_clock, clock.steady] for name, clock in clocks.items()})
-        for agent in agents:
-            await agent.observe("t/rr", PERIOD_MS, machine=True)
-        server, client = agents[0], agents[-1]
-        serve = ServeWorkload(
-            bind=[server.name], port=0, http_port=None, answer=PLAIN_ANSWER, longest_ms=60_000, most_flows=4
-        )
-        ready = await server.prepare("t/setup", "serve", serve)
-        load = RrWorkload(
-            target=Target(host=server.name, port=ready.port or 0, ip_version=None), protocol="tcp", flows=1,
-            threads=1, duration_ms=20_000, number=200, warmup_ms=0, request_bytes=1, response_bytes=1,
-            timeout_ms=20_000, bind=None, interval_ms=100,
-        )  # fmt: skip
-        await client.prepare("t/rr", "rr", load)
-        at = start_instant(clocks, now_ns=time.monotonic_ns())
-        await client.begin("t/rr", at[client.name])
-        finished = await client.finished("t/rr", "rr", 60)
-        await watched.wait()
-        say(transactions=[flow.received_units for flow in finished.outcome.flows])
-        await go_on()
-    finally:
-        await asyncio.gather(*(agent.close() for agent in agents))
-    say(closed=[agent.lost is None for agent in agents])
+    await cluster.install(AGENT_NAME, {os.uname().machine: agent_binary()})
+    assert not any(host.refusals for host in cluster.hosts), [host.refusals for host in cluster.hosts]
 
 
 async def watch_losses(cluster: RayCluster) -> None:
@@ -175,7 +132,7 @@ def _cpu_s() -> float:
 
 
 PARTS: dict[str, Callable[[RayCluster], Awaitable[None]]] = {
-    "run_load": run_load, "watch_losses": watch_losses, "measure": measure,
+    "watch_losses": watch_losses, "measure": measure,
 }  # fmt: skip
 
 

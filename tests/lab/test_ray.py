@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from ray_nodes import Node, RayNodes, ray_nodes, run_on
 
-from leadline.agents.launch import agent_binary
+from leadline.agents.binary import agent_binary
 from leadline.agents.launchers.ray import PYTHON_VARIABLE, RayCluster
 from leadline.errors import InputError, LeadlineError, MissingBinary
 from waiting import WITHIN_S, until
@@ -33,6 +33,7 @@ from waiting import WITHIN_S, until
 PYTHON = Path(__file__).resolve().parents[2] / ".venv-ray" / "bin" / "python"
 PROGRAM = Path(__file__).with_name("ray_program.py")
 TESTS = PROGRAM.parents[1]
+PATHS = os.pathsep.join((str(TESTS.parent / "python"), str(TESTS), str(PROGRAM.parent)))
 BRIEFLY_S = 3.0
 """How long a network is cut that comes back: an agent is lost after ten seconds."""
 pytestmark = [
@@ -51,8 +52,7 @@ class Controller:
         self.log = self.node.folder / "driver.log"
         words = [str(python), str(PROGRAM), part, cluster.head, str(hosts), str(self.log)]
         variables = {PYTHON_VARIABLE: str(PYTHON)} if python != PYTHON else {}
-        paths = os.pathsep.join((str(TESTS.parent / "python"), str(TESTS), str(PROGRAM.parent)))
-        self.process = run_on(self.node, words, PYTHONPATH=paths, LEADLINE_AGENT=str(agent_binary()), **variables)
+        self.process = run_on(self.node, words, PYTHONPATH=PATHS, LEADLINE_AGENT=str(agent_binary()), **variables)
         self._lines: Queue[str] = Queue()
         self.errors = ""
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_lines, self._read_errors)]
@@ -147,30 +147,42 @@ def assert_nothing_left(cluster: RayNodes) -> None:
         assert all(path.name == "leadline-agent" for path in files(node)), files(node)
 
 
-def test_load_between_two_nodes_leaves_nothing(cluster: RayNodes) -> None:
+PLAN = """
+name: nodes
+topology: remote-access
+sut: {kind: given, label: the network of the cluster}
+tests:
+  - {name: rr, kind: rr, number: 200, duration: 60s}
+"""
+
+
+@pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
+def test_plan_runs_on_nodes_and_leaves_nothing(cluster: RayNodes, tmp_path: Path) -> None:
+    """Of three hosts one is the head, because no other is left."""
     digest = hashlib.sha256(agent_binary().read_bytes()).hexdigest()
-    with controller(cluster, "run_load", 2) as program:
-        hosts = program.line("hosts")["hosts"]
-        assert sorted(hosts) == [node.address for node in cluster.nodes[1:]], "the head is spared"
-        clocks = program.line("clocks")["clocks"]
-        assert clocks == {host: [0, True, True] for host in hosts}
-        assert program.line("transactions")["transactions"] == [200]
-        for node in cluster.nodes[1:]:
-            assert len(commands(node)) == 2, node.commands()
-            (agent,) = files(node)
-            assert agent == node.folder / f"home/.cache/leadline/agents/{digest}/leadline-agent"
-            assert hashlib.sha256(agent.read_bytes()).hexdigest() == digest
-            assert stat.S_IMODE(agent.stat().st_mode) == 0o755
-        program.go_on()
-        assert program.line("closed")["closed"] == [True, True]
-        program.line("given_back")
-        assert (program.wait(), program.errors) == (0, "")
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    words = ["run", "plan.yaml", "--hosts", f"ray://{cluster.head}?hosts=3", "--json", "--out", "runs"]
+    argv = ["env", f"--chdir={tmp_path}", str(PYTHON.with_name("leadline")), *words]
+    with run_on(cluster.nodes[0], argv, PYTHONPATH=PATHS, LEADLINE_AGENT=str(agent_binary())) as command:
+        output, errors = command.communicate(timeout=WITHIN_S)
+    assert command.returncode == 0, errors
+    document = json.loads(output)
+    assert {test["status"] for trial in document["trials"] for test in trial["tests"]} == {"done"}
+    figures = {summary["test"]: summary["metrics"] for summary in document["summaries"]}
+    assert figures["rr"]["transactions"]["value"] == 200
+    for node in cluster.nodes:
+        (agent,) = files(node)
+        assert agent == node.folder / f"home/.cache/leadline/agents/{digest}/leadline-agent"
+        assert hashlib.sha256(agent.read_bytes()).hexdigest() == digest
+        assert stat.S_IMODE(agent.stat().st_mode) == 0o755
     assert_nothing_left(cluster)
 
 
 def test_interrupted_controller_leaves_nothing(cluster: RayNodes) -> None:
     with controller(cluster, "watch_losses", 2) as program:
+        assert sorted(program.line("hosts")["hosts"]) == [node.address for node in cluster.nodes[1:]], "not the head"
         program.line("started")
+        assert [len(commands(node)) for node in cluster.nodes] == [0, 2, 2], [commands(one) for one in cluster.nodes]
         program.send(signal.SIGINT)
         assert program.wait() != 0
         assert program.errors.endswith("KeyboardInterrupt\n")
@@ -178,7 +190,7 @@ def test_interrupted_controller_leaves_nothing(cluster: RayNodes) -> None:
 
 
 def test_too_few_nodes_are_one_line(cluster: RayNodes) -> None:
-    with controller(cluster, "run_load", 9) as program:
+    with controller(cluster, "watch_losses", 9) as program:
         found = program.line("error")
         assert found["exit_code"] == 2
         assert found["error"] == (
