@@ -24,7 +24,7 @@ HELLO_WITHIN_S = 120.0
 PERIOD_MS = 200
 
 
-def say(**what: Any) -> None:
+def print_line(**what: Any) -> None:
     """Print one line of JSON."""
     os.write(1, json.dumps(what, default=str).encode() + b"\n")
 
@@ -62,7 +62,7 @@ async def watch_losses(cluster: RayCluster) -> None:
     await prepare(cluster)
     began = time.monotonic()
     agents = await start(cluster.hosts)
-    say(
+    print_line(
         started=[agent.name for agent in agents],
         after_s=time.monotonic() - began,
         host_pids=[a.hello.pid for a in agents],
@@ -72,24 +72,24 @@ async def watch_losses(cluster: RayCluster) -> None:
 
     async def watch(agent: Agent) -> None:
         failure = await agent.failure()
-        say(lost=agent.name, reason=str(failure), kind=type(failure).__name__, after_s=time.monotonic() - began)
+        print_line(lost=agent.name, reason=str(failure), kind=type(failure).__name__, after_s=time.monotonic() - began)
 
     watching = [asyncio.create_task(watch(agent)) for agent in agents]
     try:
         await go_on()
         began = time.monotonic()
-        say(watching=True)
+        print_line(watching=True)
         await go_on()
         living = [agent for agent in agents if agent.lost is None]
         clocks = await asyncio.gather(*(agent.compare_clocks(4) for agent in living))
-        say(living=[clock.host for clock in clocks])
+        print_line(living=[clock.host for clock in clocks])
         await go_on()
     finally:
         for task in watching:
             task.cancel()
         began = time.monotonic()
         await asyncio.gather(*(agent.close() for agent in agents))
-    say(closed=True, after_s=time.monotonic() - began)
+    print_line(closed=True, after_s=time.monotonic() - began)
 
 
 async def measure(cluster: RayCluster) -> None:
@@ -100,23 +100,23 @@ async def measure(cluster: RayCluster) -> None:
     await prepare(cluster)
     installed = time.monotonic()
     agents = await start(cluster.hosts)
-    say(installed_s=installed - began, started_s=time.monotonic() - installed)
+    print_line(installed_s=installed - began, started_s=time.monotonic() - installed)
     try:
         clocks = [await agent.compare_clocks(64) for agent in agents]
-        say(bounds_ms=_spread([clock.bound_ns / 1e6 for clock in clocks]))
+        print_line(bounds_ms=_spread([clock.bound_ns / 1e6 for clock in clocks]))
         trips = []
         for agent in agents[:5]:
             for _ in range(200):
                 at = time.perf_counter()
                 await agent.compare_clocks(1)
                 trips.append((time.perf_counter() - at) * 1000)
-        say(round_trip_ms=_spread(trips))
+        print_line(round_trip_ms=_spread(trips))
         used, at = _cpu_s(), time.monotonic()
         for agent in agents:
             await agent.observe("t", 100, machine=True)
         await asyncio.sleep(10)
         elapsed = time.monotonic() - at
-        say(controller_cpu_share=(_cpu_s() - used) / elapsed, agents=len(agents), samples_per_s=10 * len(agents))
+        print_line(controller_cpu_share=(_cpu_s() - used) / elapsed, agents=len(agents), samples_per_s=10 * len(agents))
     finally:
         await asyncio.gather(*(agent.close() for agent in agents))
 
@@ -141,12 +141,12 @@ async def main(part: str, head: str, hosts: int, log: str) -> int:
     began = time.monotonic()
     try:
         async with RayCluster(head or None, hosts, place_within_s=10, log=Path(log)) as cluster:
-            say(hosts=[host.address for host in cluster.hosts], after_s=time.monotonic() - began)
+            print_line(hosts=[host.address for host in cluster.hosts], after_s=time.monotonic() - began)
             await PARTS[part](cluster)
             began = time.monotonic()
-        say(given_back=True, after_s=time.monotonic() - began)
+        print_line(given_back=True, after_s=time.monotonic() - began)
     except LeadlineError as error:
-        say(error=str(error), exit_code=error.exit_code, lost=isinstance(error, AgentLost))
+        print_line(error=str(error), exit_code=error.exit_code, lost=isinstance(error, AgentLost))
         return error.exit_code
     return 0
 

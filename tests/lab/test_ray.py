@@ -216,7 +216,7 @@ def test_killed_node_is_named_and_a_killed_controller_leaves_nothing(cluster: Ra
         program.send(signal.SIGKILL)
         assert (program.wait() != 0, program.errors) == (True, "")
     assert_nothing_left(cluster)
-    until(lambda: not [line for line in cluster.nodes[0].commands() if "leadline_ray_driver" in line])
+    until(lambda: not [line for line in cluster.nodes[0].commands() if "ray_driver" in line])
     victim.kill()
 
 

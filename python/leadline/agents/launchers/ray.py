@@ -45,16 +45,17 @@ _DRIVER_VARIABLES = {
     # The actor travels as bytecode, which is the same for all patches of a Python.
     "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
 }
-# Run as a package by its folder: neither leadline nor what it imports has to be installed where a cluster's Python is.
+# Neither leadline nor what it imports has to be installed where a cluster's Python is: the packages above the driver's
+# are empty there.
 _START_DRIVER = """
-import importlib.util, sys
+import sys, types
 sys.path[:] = [path for path in sys.path if path]
-folder = sys.argv[1]
-spec = importlib.util.spec_from_file_location(
-    "leadline_ray_driver", folder + "/__init__.py", submodule_search_locations=[folder])
-sys.modules[spec.name] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-from leadline_ray_driver.driver import main
+name, folder = "leadline", sys.argv[1]
+for below in ("agents", "launchers", None):
+    sys.modules[name] = package = types.ModuleType(name)
+    package.__path__ = [folder]
+    name, folder = f"{name}.{below}", f"{folder}/{below}"
+from leadline.agents.launchers.ray_driver.driver import main
 main()
 """
 
@@ -73,7 +74,7 @@ class RayCluster:
         Args:
             head: HEAD:PORT; None for RAY_ADDRESS, or else for the cluster that runs on this machine.
             hosts: how many nodes.
-            place_within_s: waits so long for nodes that are there and not free.
+            place_within_s: time limit for nodes that are there and not free.
             log: what Ray prints is appended to this file.
         """
         self.hosts = []
@@ -150,7 +151,7 @@ class RayCluster:
     # # --- for processes ---
 
     async def start(self, host: RayHost, argv: Sequence[str]) -> RayProcess:
-        """As `RayHost.run`."""
+        """Start a command on a host; see `RayHost.run`."""
         number = next(self._numbers)
         self._processes[number] = process = RayProcess(self, host, number)
         try:
@@ -179,7 +180,7 @@ class RayCluster:
     async def _open(self) -> None:
         named = os.environ.get(PYTHON_VARIABLE)
         python = named or sys.executable
-        folder = Path(__file__).parent / "ray_driver"
+        folder = Path(__file__).parents[2]
         pipe = asyncio.subprocess.PIPE
         try:
             # In a session of its own, so that Ctrl-C reaches this process alone.

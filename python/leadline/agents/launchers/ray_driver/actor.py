@@ -123,7 +123,7 @@ class Command:
         self._tasks = [asyncio.create_task(work) for work in works]
 
     async def write(self, turn: int, data: bytes, last: bool) -> bool:
-        """As `Host.write`."""
+        """Write to stdin; see `Host.write`."""
         async with self._writing:
             if turn <= self._turn_written:
                 return self._taken
@@ -140,7 +140,7 @@ class Command:
             return self._taken
 
     async def read(self, turn: int) -> Reply:
-        """As `Host.read`."""
+        """Wait for output; see `Host.read`."""
         async with self._reading:
             if turn == self._turn_read:
                 assert self._reply is not None
@@ -260,7 +260,7 @@ def cache_folders() -> list[Path]:
 
 
 def find_program(name: str, digest: str) -> str | None:
-    """As `Host.find_program`."""
+    """Find a program by its hash; see `Host.find_program`."""
     for folder in cache_folders():
         path = folder / digest / name
         with contextlib.suppress(OSError):
@@ -270,7 +270,7 @@ def find_program(name: str, digest: str) -> str | None:
 
 
 def install_program(name: str, digest: str, packed: bytes) -> str:
-    """As `Host.install_program`."""
+    """Write a program into the cache; see `Host.install_program`."""
     refusals = []
     for folder in cache_folders():
         path = folder / digest / name

@@ -17,14 +17,14 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from . import actor
+from leadline.agents.launchers.ray_driver import actor
 
 _PROBE_S = 5.0
 """For a connection to the head."""
 _WATCH_PERIOD_S = 1.0
 """Between two looks at the nodes that are silent, and for each of them to answer a connection."""
 _SILENCE_S = 2.0
-"""A node that has not answered a call for so long is looked at: Ray itself takes 15 s to find a killed one."""
+"""A node that leaves a call unanswered for this long is looked at: Ray itself takes 15 s to find a killed one."""
 _SILENT_GRACE_S = 1.0
 """For the end of the commands on a node that is silent."""
 _PAUSE_S = 0.25
@@ -125,10 +125,10 @@ class Cluster:
             self._name = f"the Ray cluster at {ray.get_runtime_context().gcs_address}"
 
     async def place(self, count: int, within_s: float) -> None:
-        """Reserve so many nodes and start an actor on each.
+        """Reserve `count` nodes and start an actor on each.
 
         Raises:
-            Refusal: there are not so many, or one did not start.
+            Refusal: there are fewer, or one did not start.
         """
         nodes = await asyncio.to_thread(self._alive)
         if len(nodes) < count:

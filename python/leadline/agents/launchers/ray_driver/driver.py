@@ -17,8 +17,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from .cluster import Cluster, Lost, PlacedHost, Refusal
-from .frames import CLUSTER, FrameReader, Kind, encode_frame, encode_object
+from leadline.agents.launchers.ray_driver.cluster import Cluster, Lost, PlacedHost, Refusal
+from leadline.agents.launchers.ray_driver.frames import CLUSTER, FrameReader, Kind, encode_frame, encode_object
 
 _CHUNK_BYTES = 256 * 1024
 _MAX_WRITE_BYTES = 1024 * 1024
