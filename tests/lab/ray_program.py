@@ -31,10 +31,10 @@ def print_line(**what: Any) -> None:
 
 async def go_on() -> None:
     """Wait for a line on stdin. Not in a thread, for which an interrupted loop would wait."""
-    said = asyncio.Event()
+    is_ready = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_reader(0, said.set)
-    await said.wait()
+    loop.add_reader(0, is_ready.set)
+    await is_ready.wait()
     loop.remove_reader(0)
     assert os.read(0, 1), "stdin has ended"
 

@@ -63,11 +63,11 @@ class Controller:
         """The next line with this key; others are left out."""
         while True:
             try:
-                said = self._lines.get(timeout=WITHIN_S)
+                text = self._lines.get(timeout=WITHIN_S)
             except Empty:
                 pytest.fail(f"no line with {key}: {self.errors}")
-            assert said, f"it ended before a line with {key}: {self.errors}"
-            found: dict[str, Any] = json.loads(said)
+            assert text, f"it ended before a line with {key}: {self.errors}"
+            found: dict[str, Any] = json.loads(text)
             assert key == "error" or "error" not in found, found
             if key in found:
                 return found

@@ -15,6 +15,7 @@ import os
 import platform
 import signal
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,12 @@ Reply = tuple[bytes, bool, bytes, bool, int | None]
 _CHUNK_BYTES = 64 * 1024
 _MAX_BUFFERED_BYTES = 1024 * 1024
 """Of output that was not read yet; then the command has to wait, as at any pipe."""
+_LINGER_S = 0.25
+"""How long output that no input asked for waits for more: a call of Ray costs a millisecond of a CPU at each end."""
+_ANSWER_S = 0.1
+"""After input, for which output is taken for its answer, and passed on at once."""
+_MANY_BYTES = 64 * 1024
+"""Of output, which is passed on at once."""
 _GRACE_S = 5.0
 """Time for a command to end after its stdin has."""
 _PR_SET_PDEATHSIG = 1
@@ -105,6 +112,7 @@ class Command:
         self._turn_read = self._turn_written = -1
         self._reply: Reply | None = None
         self._taken = True
+        self._answers_until = 0.0
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._status: int | None = None
@@ -127,6 +135,8 @@ class Command:
         async with self._writing:
             if turn <= self._turn_written:
                 return self._taken
+            self._answers_until = time.monotonic() + _ANSWER_S
+            self._notify()
             stdin = self._process.stdin
             assert stdin is not None
             try:
@@ -148,6 +158,7 @@ class Command:
             while not self._has_news():
                 self._news.clear()
                 await self._news.wait()
+            await self._linger()
             self._reply = (*self._output.take(), *self._errors.take(), self._status)
             self._turn_read = turn
             return self._reply
@@ -170,6 +181,20 @@ class Command:
     async def _wait(self) -> None:
         self._status = await self._process.wait()
         self._notify()
+
+    async def _linger(self) -> None:
+        """Wait for more output, unless what there is has to go at once."""
+        until = time.monotonic() + _LINGER_S
+        while (left := until - time.monotonic()) > 0 and not self._is_urgent():
+            self._news.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+
+    def _is_urgent(self) -> bool:
+        streams = (self._output, self._errors)
+        has_ended = self._status is not None or any(stream.has_end for stream in streams)
+        has_many = any(stream.waiting_bytes >= _MANY_BYTES for stream in streams)
+        return has_ended or has_many or time.monotonic() < self._answers_until
 
     def _has_news(self) -> bool:
         """Whether a reply would say something that the last one did not."""
@@ -202,9 +227,19 @@ class _Stream:
         self._ended = True
         self._notify()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._buffer)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether it has ended, and no reply said so."""
+        return self._ended and not self._said_end
+
     def has_news(self) -> bool:
         """Whether there are bytes, or an end that was not said."""
-        return bool(self._buffer) or (self._ended and not self._said_end)
+        return bool(self._buffer) or self.has_end
 
     def take(self) -> tuple[bytes, bool]:
         """The bytes, and whether they are the last."""
