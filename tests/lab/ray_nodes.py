@@ -8,13 +8,13 @@ process ends all of its others, which is how nodes are killed here.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from waiting import until
 
@@ -111,36 +111,41 @@ class RayNodes:
 
 
 @contextmanager
-def ray_nodes(folder: Path, count: int, python: Path, environment: dict[str, str] | None = None) -> Iterator[RayNodes]:
-    """A cluster of `count` nodes with the `ray` that stands beside this Python; the head is the first of them."""
+def ray_nodes(count: int, python: Path) -> Iterator[RayNodes]:
+    """A cluster of `count` nodes with the `ray` that stands beside this Python; the head is the first of them. Their
+    folder's path is short: that of a socket has 107 bytes at most."""
     space = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    with subprocess.Popen(["unshare", *space, "--net", "sleep", "infinity"]) as bridge:
-        cluster = RayNodes([], bridge)
+    holder = ["unshare", *space, "--net", "sleep", "infinity"]
+    with TemporaryDirectory(prefix="ray-", dir="/tmp") as name, subprocess.Popen(holder) as bridge:
+        cluster, started = RayNodes([], bridge), list[Node]()
+        ray = python.parent / "ray"
+
+        def start(number: int) -> None:
+            started.append(_start(cluster, Path(name), ray, number))
+            cluster.nodes.append(started[-1])
+
         try:
             own = Path("/proc/self/ns/net").readlink()
             until(lambda: Path(f"/proc/{bridge.pid}/ns/net").readlink() != own)
             for words in ("link set lo up", "link add br0 type bridge", "link set br0 up"):
                 subprocess.run([*_inside(bridge.pid), "ip", *words.split()], check=True)
-            ray = python.parent / "ray"
-            cluster.nodes.append(_start(cluster, folder, ray, 0, environment or {}))
-            _await_start(cluster.nodes[0])
+            start(0)
+            _await_start(started[0])
             for number in range(1, count):
                 if number > MAX_STARTING:
-                    _await_start(cluster.nodes[number - MAX_STARTING])
-                cluster.nodes.append(_start(cluster, folder, ray, number, environment or {}))
-            for node in cluster.nodes:
+                    _await_start(started[number - MAX_STARTING])
+                start(number)
+            for node in started:
                 _await_start(node)
             yield cluster
         finally:
-            for node in cluster.nodes:
+            for node in started:
                 if node.holder.poll() is None:
                     node.kill()
             bridge.kill()
-            for node in cluster.nodes:
-                shutil.rmtree(node.folder, ignore_errors=True)
 
 
-def _start(cluster: RayNodes, folder: Path, ray: Path, number: int, more: dict[str, str]) -> Node:
+def _start(cluster: RayNodes, folder: Path, ray: Path, number: int) -> Node:
     own = folder / str(number)
     (own / "home").mkdir(parents=True)
     address = f"10.77.{number // 250}.{number % 250 + 1}"
@@ -151,7 +156,7 @@ def _start(cluster: RayNodes, folder: Path, ray: Path, number: int, more: dict[s
         f"--node-ip-address={address}", f"--temp-dir={own}/ray", "--num-cpus=0",
         f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=false",
     ]  # fmt: skip
-    environment = {**_clean_environment(), "ADDRESS": address, "HOME": str(own / "home"), **more}
+    environment = {**_clean_environment(), "ADDRESS": address, "HOME": str(own / "home")}
     environment.pop("XDG_CACHE_HOME", None)
     spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     argv = [*spaces, "sh", "-ec", _NODE, "sh", str(ray), "start", "--block", *role, *options]
@@ -160,10 +165,14 @@ def _start(cluster: RayNodes, folder: Path, ray: Path, number: int, more: dict[s
             [*_inside(cluster.bridge.pid), *argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
         )
     node = Node(number, own, address, holder)
-    until(lambda: _is_apart(node, cluster.bridge.pid), lambda: _log(node))
-    words = f"link add v{number} type veth peer name eth0 netns {node.first_pid}"
-    for line in (words, f"link set v{number} master br0 up"):
-        subprocess.run([*_inside(cluster.bridge.pid), "ip", *line.split()], check=True)
+    try:
+        until(lambda: _is_apart(node, cluster.bridge.pid), lambda: _log(node))
+        words = f"link add v{number} type veth peer name eth0 netns {node.first_pid}"
+        for line in (words, f"link set v{number} master br0 up"):
+            subprocess.run([*_inside(cluster.bridge.pid), "ip", *line.split()], check=True)
+    except BaseException:
+        holder.kill()
+        raise
     return node
 
 

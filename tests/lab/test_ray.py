@@ -123,9 +123,9 @@ def controller(cluster: RayNodes, part: str, hosts: int, python: Path = PYTHON) 
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayNodes]:
+def cluster() -> Iterator[RayNodes]:
     """The head and two nodes."""
-    with ray_nodes(tmp_path_factory.mktemp("r"), 3, PYTHON) as nodes:
+    with ray_nodes(3, PYTHON) as nodes:
         yield nodes
 
 
@@ -217,7 +217,6 @@ def test_killed_node_is_named_and_a_killed_controller_leaves_nothing(cluster: Ra
         assert (program.wait() != 0, program.errors) == (True, "")
     assert_nothing_left(cluster)
     until(lambda: not [line for line in cluster.nodes[0].commands() if "ray_driver" in line])
-    victim.kill()
 
 
 def open_cluster(head: str | None, hosts: int = 1) -> LeadlineError:
@@ -256,10 +255,10 @@ def test_address_of_environment_that_is_none_is_named(monkeypatch: pytest.Monkey
 @pytest.mark.full_matrix
 @pytest.mark.apart
 @pytest.mark.takes(120)
-def test_each_fault_is_named(tmp_path: Path) -> None:
+def test_each_fault_is_named() -> None:
     """Six nodes: one is killed with its network, one stopped, one cut off, one loses its actor, one is cut off for
     three seconds, and one has nothing."""
-    with ray_nodes(tmp_path, 7, PYTHON) as cluster, controller(cluster, "watch_losses", 6) as program:
+    with ray_nodes(7, PYTHON) as cluster, controller(cluster, "watch_losses", 6) as program:
         program.line("started")
         program.go_on()
         program.line("watching")
@@ -294,8 +293,8 @@ def test_each_fault_is_named(tmp_path: Path) -> None:
 @pytest.mark.full_matrix
 @pytest.mark.apart
 @pytest.mark.takes(300)
-def test_fifty_agents_of_which_two_are_lost(tmp_path: Path) -> None:
-    with ray_nodes(tmp_path, 51, PYTHON) as cluster, controller(cluster, "watch_losses", 50) as program:
+def test_fifty_agents_of_which_two_are_lost() -> None:
+    with ray_nodes(51, PYTHON) as cluster, controller(cluster, "watch_losses", 50) as program:
         assert len(set(program.line("started")["started"])) == 50
         program.go_on()
         program.line("watching")
