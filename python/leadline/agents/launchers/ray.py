@@ -35,8 +35,10 @@ _CONNECT_WITHIN_S = 30.0
 """For a driver to connect. Ray repeats its own attempts without an end, where no node runs beside it."""
 _CLOSE_WITHIN_S = 20.0
 """For the driver's end; it gives itself less."""
-_KILL_WITHIN_S = 2.0
+_KILL_WITHIN_S = 5.0
 """For word of a killed process; a host that is out of reach sends none."""
+_LAST_WORDS_WITHIN_S = 2.0
+"""For the rest of what a driver that ended has printed."""
 _LAST_LINES = 8
 _LINE_BYTES = 4096
 _HEAD = re.compile(r"(\[[^]]+\]|[^:/\s]+):\d+")
@@ -49,6 +51,8 @@ _DRIVER_VARIABLES = {
 # are empty there.
 _START_DRIVER = """
 import sys, types
+if sys.version_info < (3, 11):
+    sys.exit("Python 3.11 or newer is needed, and this is " + sys.version.split()[0])
 sys.path[:] = [path for path in sys.path if path]
 name, folder = "leadline", sys.argv[1]
 for below in ("agents", "launchers", None):
@@ -156,8 +160,11 @@ class RayCluster:
         self._processes[number] = process = RayProcess(self, host, number)
         try:
             await self._ask(Kind.START, number, {"host": host.position, "argv": list(argv)})
-        except BaseException:
+        except BaseException as error:
             del self._processes[number]
+            if isinstance(error, asyncio.CancelledError):
+                with contextlib.suppress(ConnectionError):
+                    self.send(encode_object(Kind.SIGNAL, number, {"signal": int(signal.SIGKILL)}))
             raise
         return process
 
@@ -232,9 +239,10 @@ class RayCluster:
             for kind, number, payload in frames.feed(data):
                 self._take(kind, number, payload)
         status = await self._driver.wait()
-        await asyncio.wait(self._tasks[1:], timeout=_KILL_WITHIN_S)
+        await asyncio.wait(self._tasks[1:], timeout=_LAST_WORDS_WITHIN_S)
         words = " | ".join(self._last_lines)
-        self._ended = f"the Ray driver ended ({HERE.describe_end(status, ())}), as it does when the head is lost"
+        why = ", as it does when the head is lost" if self.hosts else ""
+        self._ended = f"the Ray driver ended ({HERE.describe_end(status, ())}){why}"
         if words:
             self._ended += f"; its last lines: {words}"
         for answer in self._answers.values():
@@ -293,6 +301,8 @@ class RayHost:
         """Why it does not have a program."""
         self.lost: str | None = None
         """Why the host is gone; None while it is not known to be."""
+        self.last_loss: str | None = None
+        """Why the last process that ended without a word did so."""
 
     async def run(self, argv: Sequence[str]) -> RayProcess:
         """Start a command on the host; an installed program is found by its name.
@@ -306,8 +316,8 @@ class RayHost:
 
     def describe_end(self, status: int, words: Iterable[str]) -> str:
         """How a process with this status ended: with its host, or by itself."""
-        if self.lost is not None and status == LOST_STATUS:
-            return self.lost
+        if self.last_loss is not None and status == LOST_STATUS:
+            return self.last_loss
         return HERE.describe_end(status, words)
 
 
@@ -342,11 +352,11 @@ class RayProcess:
         self._send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once; see `Process`. A host that does not answer counts as lost then."""
+        """End it at once; see `Process`. It counts as ended if its host does not answer."""
         self._check_running()
         self._send_signal(signal.SIGKILL)
         reason = f"its Ray node {self._host.address} is out of reach"
-        asyncio.get_running_loop().call_later(_KILL_WITHIN_S, self.lose, reason)
+        asyncio.get_running_loop().call_later(_KILL_WITHIN_S, self._end_unheard, reason)
 
     def take(self, kind: Kind, payload: bytes) -> None:
         """A frame of the driver about it."""
@@ -371,6 +381,12 @@ class RayProcess:
         """Its host is gone; a process that has ended stays as it is."""
         if self.returncode is None:
             self._host.lost = self._host.lost or reason
+        self._end_unheard(reason)
+
+    def _end_unheard(self, reason: str) -> None:
+        """It counts as ended, though no word of it came."""
+        if self.returncode is None:
+            self._host.last_loss = reason
         for stream in self._open.values():
             stream.feed_eof()
         self._open.clear()
