@@ -105,9 +105,7 @@ async def test_driver_that_never_connects_is_ended(driver: Path, monkeypatch: py
 
 
 async def test_driver_that_fails_to_start_is_quoted(driver: Path) -> None:
-    driver.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
-    with pytest.raises(
-        AgentError, match=r"the Ray driver ended \(its process exited with 1\); its last lines: no such"
-    ):
+    replace_driver(driver, "echo no module >&2; exit 1")
+    with pytest.raises(AgentError, match=r"the Ray driver ended \(its process exited with 1\); its last lines: no mod"):
         async with RayCluster("head:6379", 2):
             pass
