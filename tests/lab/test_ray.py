@@ -156,17 +156,23 @@ tests:
 """
 
 
+def run_leadline(node: Node, folder: Path, *words: str) -> dict[str, Any]:
+    """The document that the command prints on a node."""
+    argv = ["env", f"--chdir={folder}", str(PYTHON.with_name("leadline")), *words, "--json"]
+    with run_on(node, argv, PYTHONPATH=PATHS, LEADLINE_AGENT=str(agent_binary())) as command:
+        output, errors = command.communicate(timeout=WITHIN_S)
+    assert command.returncode == 0, errors
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
 @pytest.mark.decided_by("the bytes that the gateway's interfaces counted")
 def test_plan_runs_on_nodes_and_leaves_nothing(cluster: RayNodes, tmp_path: Path) -> None:
     """Of three hosts one is the head, because no other is left."""
     digest = hashlib.sha256(agent_binary().read_bytes()).hexdigest()
     (tmp_path / "plan.yaml").write_text(PLAN)
-    words = ["run", "plan.yaml", "--hosts", f"ray://{cluster.head}?hosts=3", "--json", "--out", "runs"]
-    argv = ["env", f"--chdir={tmp_path}", str(PYTHON.with_name("leadline")), *words]
-    with run_on(cluster.nodes[0], argv, PYTHONPATH=PATHS, LEADLINE_AGENT=str(agent_binary())) as command:
-        output, errors = command.communicate(timeout=WITHIN_S)
-    assert command.returncode == 0, errors
-    document = json.loads(output)
+    hosts = ["--hosts", f"ray://{cluster.head}?hosts=3"]
+    document = run_leadline(cluster.nodes[0], tmp_path, "run", "plan.yaml", *hosts, "--out", "runs")
     assert {test["status"] for trial in document["trials"] for test in trial["tests"]} == {"done"}
     figures = {summary["test"]: summary["metrics"] for summary in document["summaries"]}
     assert figures["rr"]["transactions"]["value"] == 200
@@ -175,6 +181,15 @@ def test_plan_runs_on_nodes_and_leaves_nothing(cluster: RayNodes, tmp_path: Path
         assert agent == node.folder / f"home/.cache/leadline/agents/{digest}/leadline-agent"
         assert hashlib.sha256(agent.read_bytes()).hexdigest() == digest
         assert stat.S_IMODE(agent.stat().st_mode) == 0o755
+    assert_nothing_left(cluster)
+
+
+@pytest.mark.full_matrix
+def test_doctor_shows_each_node(cluster: RayNodes, tmp_path: Path) -> None:
+    found = run_leadline(cluster.nodes[1], tmp_path, "doctor", "--hosts", f"ray://{cluster.head}?hosts=3")
+    assert [(host["name"], host["reachable"]) for host in found["hosts"]] == [
+        (f"ray://{cluster.head}-{number}", True) for number in (1, 2, 3)
+    ]
     assert_nothing_left(cluster)
 
 

@@ -309,6 +309,15 @@ def _nodes(address: HostAddress) -> tuple[HostAddress, ...]:
     return (replace(address, hosts=1),) * address.hosts
 
 
+def each_node(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
+    """The hosts, with each node of a Ray cluster by itself: those of `lab` are `lab-1`, `lab-2` and so on."""
+    return {
+        name if host.hosts == 1 else f"{name.partition('?')[0]}-{number}": node
+        for name, host in hosts.items()
+        for number, node in enumerate(_nodes(host), 1)
+    }
+
+
 def numbered_nodes(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
     """The hosts, with the nodes of each Ray cluster numbered, so that no two are one; each says how many there are."""
     numbers: dict[str, Iterator[int]] = {}
