@@ -384,7 +384,7 @@ class RayProcess:
         self._end_unheard(reason)
 
     def _end_unheard(self, reason: str) -> None:
-        """It counts as ended, though no word of it came."""
+        """Take it as ended, though no word of it came."""
         if self.returncode is None:
             self._host.last_loss = reason
         for stream in self._open.values():
