@@ -75,15 +75,11 @@ $(VENV)/.tools: $(VENV)/.installed requirements.lock
 	@scripts/uv pip install --quiet --python $(PYTHON) --require-hashes -r requirements.lock
 	@touch $@
 
-# What `leadline record` is tested with: mitmproxy holds packages back that the rest of the tests have newer.
-$(VENV)-record/.installed: requirements-record.lock pyproject.toml scripts/uv | $(VENV)/.installed
-	@test -x $(@D)/bin/python || scripts/uv venv --quiet --python-preference only-system $(@D)
-	@scripts/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
-	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(@D)/bin/python --no-deps --no-build-isolation -e .
-	@touch $@
-
-# What `leadline fleet` is tested with: libcloud, and a server that answers as EC2 does.
-$(VENV)-cloud/.installed: requirements-cloud.lock pyproject.toml scripts/uv | $(VENV)/.installed
+# What is tested in an environment of its own: `leadline record`, because mitmproxy holds packages back that the rest of the
+# tests have newer; `leadline fleet`, with libcloud and a server that answers as EC2 does; hosts of a Ray cluster, because
+# Ray is larger than all else together.
+EXTRAS := record cloud ray
+$(EXTRAS:%=$(VENV)-%/.installed): $(VENV)-%/.installed: requirements-%.lock pyproject.toml scripts/uv | $(VENV)/.installed
 	@test -x $(@D)/bin/python || scripts/uv venv --quiet --python-preference only-system $(@D)
 	@scripts/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@LEADLINE_WITHOUT_AGENT=1 scripts/uv pip install --quiet --python $(@D)/bin/python --no-deps --no-build-isolation -e .
@@ -124,7 +120,7 @@ test test-all test-unit test-python test-exclusive: export LEADLINE_AGENT := $(a
 # What is compiled and what is installed do not wait for each other; nor do Python's tests for the Rust tests' compiler: a
 # load that runs for a second leaves half of it to the compiler.
 test: ## every kind of test: Rust, Python, contract, lab, browser; of matrices a selection
-	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools $(VENV)-record/.installed $(VENV)-cloud/.installed test-tools
+	@$(MAKE) --no-print-directory --jobs=3 build-checked $(VENV)/.tools $(EXTRAS:%=$(VENV)-%/.installed) test-tools
 	$(MAKE) --no-print-directory --jobs=3 test-rust test-unit test-python
 	$(MAKE) --no-print-directory test-exclusive
 
@@ -216,7 +212,7 @@ man: $(VENV)/.installed ## man pages of the command and its subcommands, in .ven
 
 LOCK := scripts/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-emit-index-url --generate-hashes
 # The others have the versions of the first, as far as mitmproxy allows.
-lock: ## renew requirements.lock and, of what `make build`, `leadline record` and `leadline fleet` install, requirements-{run,record,cloud}.lock
+lock: ## renew requirements.lock and, of what `make build`, `leadline record`, `leadline fleet` and Ray's driver install, the others
 	$(LOCK) --extra parquet --group dev pyproject.toml -o requirements.lock
 	cp requirements.lock requirements-run.lock
 	$(LOCK) --group build pyproject.toml -o requirements-run.lock
@@ -224,6 +220,8 @@ lock: ## renew requirements.lock and, of what `make build`, `leadline record` an
 	$(LOCK) --extra record --group build pyproject.toml -o requirements-record.lock
 	cp requirements.lock requirements-cloud.lock
 	$(LOCK) --extra cloud --group build --group cloud-tests pyproject.toml -o requirements-cloud.lock
+	cp requirements.lock requirements-ray.lock
+	$(LOCK) --extra ray --group build pyproject.toml -o requirements-ray.lock
 
 clean: ## remove what was built
-	rm -rf target $(VENV) $(VENV)-record $(VENV)-cloud .venv-uv build $(DIST)
+	rm -rf target $(VENV) $(EXTRAS:%=$(VENV)-%) .venv-uv build $(DIST)

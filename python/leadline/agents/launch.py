@@ -23,6 +23,8 @@ class Launch:
     """Starts the command."""
     place: str | None = None
     """What people call the host, beside its role; None if the role says it all."""
+    address: str | None = None
+    """IP address by which other hosts reach it, where that is known of what starts the command."""
 
 
 def named(role: str, place: str | None) -> str:

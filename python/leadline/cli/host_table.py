@@ -54,10 +54,10 @@ class HostState:
 async def ask_hosts(hosts: Sequence[InventoryHost]) -> list[HostState]:
     """Every host's state, in the inventory's order; those that cannot be reached are in it with the reason."""
     from leadline.agents import ReachedHosts
-    from leadline.plan.hosts import GivenHost, numbered_nodes
+    from leadline.plan.hosts import GivenHost, each_node, numbered_nodes
 
     named = {host.name: GivenHost.model_validate(host.entry).at for host in hosts if host.left_out is None}
-    addresses = numbered_nodes(named)
+    addresses = numbered_nodes(each_node(named))
     async with aclosing(ReachedHosts()) as reached:
         found = await asyncio.gather(*(_ask(name, address, reached) for name, address in addresses.items()))
     states = {state.name: state for state in found}

@@ -6,6 +6,7 @@ Parameters only; `lab` has its own layout types, and `trial` converts these to t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
@@ -308,11 +309,23 @@ def _nodes(address: HostAddress) -> tuple[HostAddress, ...]:
     return (replace(address, hosts=1),) * address.hosts
 
 
-def numbered_nodes(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
-    """The hosts, with the nodes of each Ray cluster numbered, so that no two are one."""
-    numbers: dict[str, Iterator[int]] = {}
+def each_node(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
+    """The hosts, with each node of a Ray cluster by itself: those of `lab` are `lab-1`, `lab-2` and so on."""
     return {
-        name: replace(host, number=next(numbers.setdefault(host.text, count()))) if host.scheme == "ray" else host
+        name if host.hosts == 1 else f"{name.partition('?')[0]}-{number}": node
+        for name, host in hosts.items()
+        for number, node in enumerate(_nodes(host), 1)
+    }
+
+
+def numbered_nodes(hosts: dict[str, HostAddress]) -> dict[str, HostAddress]:
+    """The hosts, with the nodes of each Ray cluster numbered, so that no two are one; each says how many there are."""
+    numbers: dict[str, Iterator[int]] = {}
+    nodes = Counter(host.text for host in hosts.values() if host.scheme == "ray")
+    return {
+        name: replace(host, number=next(numbers.setdefault(host.text, count())), hosts=nodes[host.text])
+        if host.scheme == "ray"
+        else host
         for name, host in hosts.items()
     }
 

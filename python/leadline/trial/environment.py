@@ -164,7 +164,7 @@ async def build(
         else:
             env.key = b64encode(secrets.token_bytes(32)).decode()
             launches = await reached.launches(named, env.goes_on_without)
-            env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER])
+            env.server_address = await asyncio.to_thread(_given_addresses, named[SERVER], launches[SERVER].address)
         await _start_agents(env, launches, event_log, logs)
         await _compare_clocks(env, event_log)
         if env.lab is not None:
@@ -209,11 +209,13 @@ def _use_cpus(env: Environment, lab: Lab, event_log: EventLog) -> None:
         event_log.record("lab-cpus", trial=env.label, hosts=list(lab.hosts), cpus=own, idle_poll=polling)
 
 
-def _given_addresses(server: HostAddress) -> dict[int, str]:
-    """The addresses of a given server for clients, by IP version. The plan has checked that a local server has local
-    clients."""
+def _given_addresses(server: HostAddress, known: str | None) -> dict[int, str]:
+    """The addresses of a given server for clients, by IP version; `known` is that of what launches its agent. The plan
+    has checked that a local server has local clients."""
     if server.addresses:
         return {ip_address(address).version: address for address in server.addresses}
+    if known is not None:
+        return {ip_address(known).version: known}
     if server.is_local:
         return {4: "127.0.0.1", 6: "::1"}
     try:
