@@ -275,15 +275,18 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
     # Gateways first: if hosts share a machine, the measured host reports its CPUs.
     emulator = (env.emulator,) if env.emulator is not None else ()
+    orders = []
     for name in (*env.gateways, SERVER, *env.clients, *emulator):
         agent = env.agents[name]
         if agent.lost is not None and env.goes_on_without(name, agent.lost):
             continue
         boot = agent.hello.host.boot_id
         period = period_ms * crowd if name in env.clients else period_ms
-        await agent.observe(trial, period, boot is None or boot not in seen_boots)
+        orders.append(agent.observe(trial, period, boot is None or boot not in seen_boots))
         seen_boots.add(boot)
         event_log.record("observe", host=name, trial=trial, period_ms=period)
+    # Together: a host whose connection is slow does not hold up the others.
+    await asyncio.gather(*orders)
 
 
 async def observe_afterwards(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:

@@ -264,13 +264,16 @@ async def _run_first_phase(
 
 
 async def _begin(load: Load, instants: Mapping[str, int], agents: Mapping[str, Agent]) -> None:
-    """Begin the prepared tasks of each host at its instant."""
-    for host, at_ns in instants.items():
+    """Begin the prepared tasks of each host at its instant; a slow connection does not hold up the others."""
+
+    async def begin(host: str, at_ns: int) -> None:
         try:
             await agents[host].begin(load.label, at_ns)
         except AgentLost as lost:
             if not load.goes_on_without(host, lost):
                 raise
+
+    await asyncio.gather(*(begin(host, at_ns) for host, at_ns in instants.items()))
 
 
 async def _await_ends(
