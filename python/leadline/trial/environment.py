@@ -65,8 +65,12 @@ class Environment:
     def clients(self) -> tuple[str, ...]:
         """The hosts that generate load, without those that were lost."""
         lost = self.losses.reasons if self.losses is not None else {}
-        names = (f"client{number}" for number in range(1, self.case.clients + 1))
-        return tuple(name for name in names if name not in lost)
+        return tuple(name for name in self.planned_clients if name not in lost)
+
+    @property
+    def planned_clients(self) -> tuple[str, ...]:
+        """The hosts that should generate load."""
+        return tuple(f"client{number}" for number in range(1, self.case.client_hosts + 1))
 
     def goes_on_without(self, host: str, error: LeadlineError) -> bool:
         """Whether the trial goes on without this host, which fails with the error."""
