@@ -18,6 +18,7 @@ from typing import Any
 from leadline.analysis import (
     clock_model,
     cross_check_model,
+    dealt_model,
     findings_json,
     fleet_model,
     gateway_model,
@@ -57,6 +58,7 @@ _RECORDS = (
     model,
     clock_model,
     cross_check_model,
+    dealt_model,
     findings_json,
     fleet_model,
     gateway_model,

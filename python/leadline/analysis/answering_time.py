@@ -55,7 +55,7 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
     first_us = named("first_byte").mean_us
     if not first_us or not whole_us or not had_spare_time(data) or _in_tunnels(data):
         return
-    connections = spec.connections * max(1, len(data.hosts)) if spec.connections else len(evidence.flows)
+    connections = data.connections or len(evidence.flows)
     # The window's ends cut at most one request of each connection.
     cut = (named("service").max_us or named("latency").max_us or 0.0) * 1e3 / (window.end_ns - window.start_ns)
     if abs(rate * whole_us / 1e6 - connections) > (LITTLE + cut) * connections:
@@ -103,7 +103,7 @@ def limits_of_turns(evidence: Evidence) -> Iterator[Limit]:
     for found in data.load_outcomes():
         far = found.outcome.get("receiver")
         threads = [thread for thread in (far["threads"] if far else ()) if thread["wall_s"] > 0]
-        at_once = max(len(found.outcome["flows"]), data.spec.connections or 0)
+        at_once = max(len(found.outcome["flows"]), data.spec_of(found.host).connections or 0)
         if not threads or at_once > len(threads):
             continue
         shares = [(busy_s(one) + (one.get("runnable_wait_s") or 0.0)) / one["wall_s"] for one in threads]

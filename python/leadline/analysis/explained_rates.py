@@ -92,15 +92,16 @@ def _is_own(evidence: Evidence, window: Window, host: str, payload_bps: float) -
 def _is_as_asked(evidence: Evidence, window: Window) -> bool:
     """Whether each client reached the rate that was asked for or that its kernel paces, or each connection of a closed
     loop waited for as long as its requests asked the server to."""
-    spec, clients = evidence.data.spec, max(1, len(evidence.data.hosts))
-    asked_bps = min((bps for bps in (spec.asked_bps, spec.pacing_bps) if bps), default=None)
+    data, spec = evidence.data, evidence.data.spec
+    asked_bps = min((bps for bps in (data.asked_bps, data.pacing_bps) if bps), default=None)
     if asked_bps and (per_s := rate_per_s(byte_curves(evidence.flows), window)) is not None:
-        ends = clients * (2 if spec.direction == "both" else 1)
-        return 8.0 * per_s / ends >= (1 - EXPLAINED) * asked_bps
-    if spec.paced or not spec.asked_delay_s or not spec.connections:
+        directions = 2 if spec.direction == "both" else 1
+        return 8.0 * per_s / directions >= (1 - EXPLAINED) * asked_bps
+    connections = data.connections
+    if spec.paced or not spec.asked_delay_s or not connections:
         return False
     rate = primary_rate_per_s(evidence)
-    return rate is not None and rate * spec.asked_delay_s >= (1 - EXPLAINED) * spec.connections * clients
+    return rate is not None and rate * spec.asked_delay_s >= (1 - EXPLAINED) * connections
 
 
 def _is_window_full(evidence: Evidence) -> bool:

@@ -81,7 +81,7 @@ def _costs(
         elif gateway is not None and gateway.cpu_percent is not None:
             yield _cost(host, gateway.basis, _spent(gateway.cpu_percent, inside, gateway.packets_per_s))
         else:
-            yield _of_host(data, host, flows, window)
+            yield _of_host(data, host, flows, window, inside)
     if not others and (receiver := _of_threads(_reports(data, "receiver"), flows, window, None)) is not None:
         yield _cost(ANSWERING_SIDE, LOAD_THREADS, receiver)
     seen: set[frozenset[str]] = set()
@@ -96,11 +96,11 @@ def _costs(
             yield _cost(name, WHOLE_MACHINE, _spent(busy, inside, packets))
 
 
-def _of_host(data: TestData, host: str, flows: Sequence[Flow], window: Window) -> HostCost:
+def _of_host(data: TestData, host: str, flows: Sequence[Flow], window: Window, inside: Work) -> HostCost:
     """The cost of a host: by its control group, by its agent without what observing takes, or by the load's threads,
     whose CPU time is known for their whole life alone."""
     samples = data.samples.get(host, [])
-    packets, inside = _packets_per_s(data, host, window), _inside(flows, window)
+    packets = _packets_per_s(data, host, window)
     percent = cgroup_percent(samples, window)
     if percent is not None:
         return _cost(host, CONTROL_GROUP, _spent(percent, inside, packets))

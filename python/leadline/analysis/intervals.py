@@ -204,7 +204,7 @@ def _estimate_closed_loop_rate(
 
 
 def _count_connections(data: TestData, flows: Sequence[Flow]) -> int:
-    return data.spec.connections * max(1, len(data.hosts)) if data.spec.connections else len(flows)
+    return data.connections or len(flows)
 
 
 def _bounded_rate(

@@ -162,21 +162,23 @@ def asked_percentiles(names: Iterable[str], histograms: Histograms) -> dict[str,
     return {name: metric for name, metric in found.items() if metric is not None}
 
 
-def client_statistics(flows: Sequence[Flow], window: Window | None, fleet: bool = False) -> ClientStatistics | None:
+def client_statistics(data: TestData, flows: Sequence[Flow], window: Window | None) -> ClientStatistics | None:
     """The client table: total transfer, the sum of the clients' rates in the window, and the rate per client. In a
-    `fleet` each flow is a client."""
+    fleet each flow is a client."""
     hosts = {flow.key.host for flow in flows if flow.start_ns is not None}
     if not hosts:
         return None
-    # In a fleet's tunnels each flow belongs to one client.
-    clients = {(flow.key.host, flow.key.flow) for flow in flows if flow.start_ns is not None} if fleet else hosts
+    clients = sum(data.host_specs.clients.get(host, 1) for host in hosts)
+    if data.fleet_reports():
+        # In a fleet's tunnels each flow belongs to one client.
+        clients = len({(flow.key.host, flow.key.flow) for flow in flows if flow.start_ns is not None})
     moved = [flow.delivered_bytes for flow in flows if flow.delivered_bytes is not None]
     total_bps = None if (rate := rate_per_s(moved, window)) is None else 8.0 * rate
     return ClientStatistics(
-        clients=len(clients),
+        clients=clients,
         transfer_bytes=sum(curve.total for curve in moved) if moved else None,
         total_bps=total_bps,
-        average_bps=total_bps / len(clients) if total_bps is not None else None,
+        average_bps=total_bps / clients if total_bps is not None else None,
     )
 
 
@@ -265,20 +267,20 @@ def delivered_share(data: TestData, flows: Sequence[Flow]) -> float | None:
     bytes; None where they had no times of their own, or where it is not known."""
     if not data.spec.paced or data.spec.connects_clients:
         return None
-    if data.spec.asked_bps:
-        return _share_of_bytes(data, flows, data.spec.asked_bps)
+    if asked_bps := data.asked_bps:
+        return _share_of_bytes(data, flows, asked_bps)
     arrived, due = sum_of_flows(flows, received_units), operations_due(data, flows)
     return arrived / due if arrived is not None and due else None
 
 
 def _share_of_bytes(data: TestData, flows: Sequence[Flow], asked_bps: float) -> float | None:
-    """The delivered share of a byte stream, whose rate is a client's. None where less arrived than was asked for until
-    its sender had sent all: what arrives later had waited in buffers for a path that takes less."""
+    """The delivered share of a byte stream, given the rate of all clients. None where less arrived than was asked for
+    until its sender had sent all: what arrives later had waited in buffers for a path that takes less."""
     spec, arrived = data.spec, sum_of_flows(flows, _received_by_its_end)
     if arrived is None or spec.duration_ns is None:
         return None
-    ends = max(1, len(data.hosts)) * (2 if spec.direction == "both" else 1)
-    share = 8.0 * arrived / (asked_bps * ends * spec.duration_ns / 1e9)
+    directions = 2 if spec.direction == "both" else 1
+    share = 8.0 * arrived / (asked_bps * directions * spec.duration_ns / 1e9)
     return share if share >= WHOLE else None
 
 

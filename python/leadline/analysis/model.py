@@ -12,6 +12,7 @@ from typing import Any
 
 from leadline.analysis.clock_model import HostClock
 from leadline.analysis.cross_check_model import CrossCheck, Ratio
+from leadline.analysis.dealt_model import DealtLoad
 from leadline.analysis.fleet_model import FleetFindings
 from leadline.analysis.gateway_model import GatewayStatistics
 from leadline.analysis.ladder_model import HostCost, Ladder
@@ -409,6 +410,9 @@ class TestResult:
     rate_parts: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Each rate in ten equal parts of the window: the interval over the repeats is never narrower than what the parts
     of all of them allow. Without rates in stages, and those that were read less often."""
+
+    dealt: DealtLoad | None = None
+    """How its load was dealt to hosts; null where each host is a client with the test's own rate and numbers."""
 
     build_profiles: dict[str, str | None] = field(default_factory=dict)  # Of each host's agent; null if unknown.
 

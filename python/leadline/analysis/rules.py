@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leadline.analysis import (
     crossing,
+    dealt_loads,
     disturbance,
     fleet_validity,
     host_metrics,
@@ -74,6 +75,7 @@ def rules_of(
             shared_cpus,
             undone,
             refused,
+            *(dealt_loads.load_in_all, dealt_loads.clients_left_out),
             *notes,
             even_clock,
             clocks_compared,

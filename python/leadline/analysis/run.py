@@ -40,7 +40,7 @@ from leadline.analysis.repeats import summarise
 from leadline.analysis.searches import TrialSearches
 from leadline.analysis.targets import judge_summaries, parse_targets
 from leadline.analysis.test_data import ClockCheck, LostHost, TestData
-from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.test_spec import HostSpecs, TestSpec
 from leadline.analysis.trial_tests import AnalysedTests, Begin, Pending, analyse_at_once
 from leadline.dataset import HostClocks, JournalReader, reads_strictly
 from leadline.errors import PlanError
@@ -444,10 +444,13 @@ class _Reading:
         if trial is None:
             return
         link = self._cases.get(trial.case, {}).get("link") or {}
-        spec = TestSpec.read({"name": label.rpartition("/")[2], **(record.get("test") or {})})
+        test = {"name": label.rpartition("/")[2], **(record.get("test") or {})}
+        specs = HostSpecs.read(test, record.get("shares") or {})
         trial.tests[label] = TestData(
-            spec=spec,
+            spec=specs.largest or TestSpec.read(test),
             hosts=tuple(record.get("hosts") or ()),
+            host_specs=specs,
+            left_out=tuple(record.get("left_out") or ()),
             receivers=_tasks_of(record, "receivers"),
             reflectors=_tasks_of(record, "reflectors"),
             case=trial.case,

@@ -14,7 +14,7 @@ from leadline.analysis.metrics import sum_of_flows
 from leadline.analysis.model import Limit, LimitedBy
 from leadline.analysis.scope import EXPLAINED
 from leadline.analysis.tcp_kernel import End, TimeShares, reports, time_shares
-from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.test_data import TestData
 from leadline.analysis.validity import Evidence
 from leadline.analysis.window import byte_curves, rate_per_s
 
@@ -39,8 +39,8 @@ def limits(evidence: Evidence) -> Iterator[Limit]:
     if shares is None:
         return
     per_s = rate_per_s(byte_curves(evidence.flows), evidence.window)
-    ends = max(1, len(evidence.data.hosts)) * (2 if spec.direction == "both" else 1)
-    yield from _asked_for(spec, None if per_s is None else 8.0 * per_s / ends)
+    directions = 2 if spec.direction == "both" else 1
+    yield from _asked_for(evidence.data, None if per_s is None else 8.0 * per_s / directions)
     if shares.path + shares.receiver >= MAINLY:
         yield from _filled_windows(evidence, per_s)
     yield from _held_back(evidence, shares)
@@ -60,14 +60,17 @@ def _shares(evidence: Evidence) -> TimeShares | None:
     return None if spec.counts_units or spec.connects_clients else time_shares(evidence.flows)
 
 
-def _asked_for(spec: TestSpec, reached_bps: float | None) -> Iterator[Limit]:
+def _asked_for(data: TestData, reached_bps: float | None) -> Iterator[Limit]:
+    # A rate is that of each client, unless they share it.
+    clients = 1 if data.host_specs.is_split else data.client_count
+    in_all = " in all" if data.host_specs.is_split and len(data.hosts) > 1 else ""
     for asked_bps, by, what in (
-        (spec.asked_bps, LimitedBy.OFFERED_RATE, "the rate that was asked for"),
-        (spec.pacing_bps, LimitedBy.PACING, "the rate at which the kernel has to pace the flows"),
+        (data.asked_bps, LimitedBy.OFFERED_RATE, "the rate that was asked for"),
+        (data.pacing_bps, LimitedBy.PACING, "the rate at which the kernel has to pace the flows"),
     ):
         if asked_bps and reached_bps is not None and reached_bps >= REACHED * asked_bps:
             share = quantities.share(min(1.0, reached_bps / asked_bps))
-            yield Limit(by, f"the flows reached {share} of {what}, {quantities.bit_rate(asked_bps)}")
+            yield Limit(by, f"the flows reached {share} of {what}, {quantities.bit_rate(asked_bps / clients)}{in_all}")
 
 
 def _held_back(evidence: Evidence, shares: TimeShares) -> Iterator[Limit]:

@@ -10,6 +10,7 @@ from typing import Protocol
 from leadline import quantities
 from leadline.analysis import (
     cpu_waits,
+    dealt_loads,
     explained_rates,
     full_cpus,
     gateway_intervals,
@@ -130,7 +131,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
     parts = parts_of(decoded)
     intervals = _with_latency(data, steady, window.intervals(flows, steady, data.spec), decoded)
     evidence = validity.Evidence(data, flows, steady, merged, kind.ceiling(data, steady, merged))
-    clients = metrics.client_statistics(flows, steady, bool(data.fleet_reports()))
+    clients = metrics.client_statistics(data, flows, steady)
     figures = _figures(data, flows, steady, merged)
     crossed = gateways.statistics_of(data, steady, gateways.Traffic.of(clients, figures))
     of_gateways = gateway_intervals.with_bounds(gateways.figures(crossed), crossed, data, flows, steady)
@@ -195,6 +196,7 @@ def analyse_repeat(data: TestData) -> tuple[TestResult, metrics.Histograms]:
         packets=kind.packet_findings(data),
         circumstances=repeat_causes.circumstances(data, steady),
         rate_parts=rate_parts(data.spec, flows, steady),
+        dealt=dealt_loads.dealt_load(data),
         build_profiles={host: facts.get("build_profile") for host, facts in data.facts.items()},
     )
     return result, merged
@@ -248,7 +250,7 @@ def figures_so_far(data: TestData, histograms: Mapping[str, hdr.Histogram], part
 
 def _with_backlog(data: TestData, flows: Sequence[Flow], merged: metrics.Histograms) -> metrics.Histograms:
     """Marks a backlog: more requests were left unsent than any end leaves, so they queued behind each other."""
-    unsent, clients = metrics.counter(data, "unsent") or 0, (data.spec.connections or 1) * max(1, len(data.hosts))
+    unsent, clients = metrics.counter(data, "unsent") or 0, data.connections or max(1, len(data.hosts))
     paced = data.spec.paced or data.spec.inside_gap_s is not None
     backlog = paced and unsent > validity.leftover(max(clients, len(flows)))
     unaged = metrics.counter(data, "unsent_without_age") or 0

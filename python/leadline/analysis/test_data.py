@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from leadline.analysis.link_changes import LinkChange
 from leadline.analysis.model import Ceiling, ClientBringUp
-from leadline.analysis.test_spec import TestSpec
+from leadline.analysis.test_spec import HostSpecs, TestSpec
 from leadline.contract import records
 from leadline.plan.limits import StabilityLimit
 
@@ -347,6 +347,10 @@ class TestData:
     spec: TestSpec
     # Hosts that should generate load.
     hosts: tuple[str, ...] = ()
+    # What each host has of the load, where that is not one client with the test's own amounts; `spec` is the largest.
+    host_specs: HostSpecs = field(default_factory=lambda: HostSpecs({}, {}))
+    # Clients that have no part of the load, because a total is too small for all.
+    left_out: tuple[str, ...] = ()
     # The tasks that receive it, by host and name, where a load has receivers of its own.
     receivers: frozenset[tuple[str, str]] = frozenset()
     # Those that send it back, to a receiver beside the generator.
@@ -451,6 +455,33 @@ class TestData:
         key = (host, event["task"])
         if (count := event["samples"]["left_out"]) > self.left_out_samples.get(key, 0):
             self.left_out_samples[key] = count
+
+    def spec_of(self, host: str) -> TestSpec:
+        """The parameters of a host's part of the load."""
+        return self.host_specs.by_host.get(host, self.spec)
+
+    @property
+    def client_count(self) -> int:
+        """The clients of the load, at least one."""
+        return sum(self.host_specs.clients.get(host, 1) for host in self.hosts) or 1
+
+    @property
+    def connections(self) -> int | None:
+        """The connections of all hosts; None where the test has no number of them."""
+        found = [self.spec_of(host).connections for host in self.hosts or ("",)]
+        return None if not all(found) else sum(one or 0 for one in found)
+
+    @property
+    def asked_bps(self) -> float | None:
+        """The payload rate of all hosts in one direction that was asked for, bit/s; None if none was."""
+        found = [self.spec_of(host).asked_bps for host in self.hosts or ("",)]
+        return None if not all(found) else sum(one or 0.0 for one in found)
+
+    @property
+    def pacing_bps(self) -> float | None:
+        """The rate at which the kernels of all hosts pace them in one direction, bit/s; None if they do not."""
+        found = [self.spec_of(host).pacing_bps for host in self.hosts or ("",)]
+        return None if not all(found) else sum(one or 0.0 for one in found)
 
     def load_outcomes(self) -> list[OutcomeOf]:
         """Outcomes of the tasks that generated load, without the server's and those of the load's other parts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from leadline.registry import KINDS
@@ -104,6 +104,44 @@ class TestSpec:
         )
         reader: SpecReader = KINDS.find(kind)
         return reader.read_spec(test, common)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpecs:
+    """The parameters of a load whose hosts have different parts of it, and the clients of each."""
+
+    by_host: Mapping[str, TestSpec]
+    clients: Mapping[str, int]
+    is_split: bool = False
+    """Whether the amounts that the test gives are those of all hosts together."""
+    in_all: Mapping[str, float] = field(default_factory=dict)
+    """Amounts of all hosts, by the test's fields."""
+
+    @classmethod
+    def read(cls, test: Mapping[str, Any], shares: Mapping[str, Mapping[str, Any]]) -> HostSpecs:
+        """Read a plan's test, and what its record says of each host."""
+        return cls(
+            {host: TestSpec.read({**test, **share}) for host, share in shares.items()},
+            {host: int(share.get("clients") or 1) for host, share in shares.items()},
+            bool(test.get("split")),
+            _sums(shares.values()),
+        )
+
+    @property
+    def largest(self) -> TestSpec | None:
+        """The parameters of the host with the largest part, which is the first one; None if no host has one of its
+        own."""
+        return next(iter(self.by_host.values()), None)
+
+
+def _sums(shares: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The sums of what hosts have of each amount that is one number."""
+    found: dict[str, float] = {}
+    for share in shares:
+        for name, value in share.items():
+            if name != "clients" and isinstance(value, int | float):
+                found[name] = found.get(name, 0) + value
+    return found
 
 
 class SpecReader(Protocol):

@@ -36,7 +36,7 @@ class DatagramSearchTarget:
     @property
     def workload(self) -> LoadWorkload:
         """The load without a rate."""
-        return self.measurement(self.kind.at_rate(self.test, None, _UNPACED_MS, 1)).workload
+        return self.measurement(self.kind.at_rate(self.test, None, _UNPACED_MS)).workload
 
     def with_ceiling(self, ceiling: Ceiling | None) -> DatagramSearchTarget:
         """Return this search: the generator of datagrams has no ceiling."""
@@ -56,7 +56,7 @@ class DatagramSearchTarget:
     def single(self, case: str, rate_per_s: float | None, steady_s: float | None) -> Single:
         """One measurement at a rate, or without one."""
         steady_ms = _UNPACED_MS if steady_s is None else round(steady_s * 1000)
-        test = self.kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + max(1, steady_ms), 1)
+        test = self.kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + max(1, steady_ms))
         return replace(
             self.measurement(test),
             argv=self.argv,

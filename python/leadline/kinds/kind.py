@@ -165,7 +165,7 @@ class Kind(Generic[Test]):
     search_headroom: float = 2.0
     """The highest rate that a search tries, as a multiple of the rate that the load reached without a rate."""
 
-    def at_rate(self, test: Test, rate_per_s: float | None, duration_ms: int, clients: int) -> BaseTest:
+    def at_rate(self, test: Test, rate_per_s: float | None, duration_ms: int) -> BaseTest:
         """The test at a rate of all its clients, or without a rate, for a search."""
         raise LeadlineError(f"{test.name}: a {test.kind} test has no rate to search for")
 

@@ -58,6 +58,10 @@ _MOST_OUTSTANDING = 65_536
 class RrTest(SpreadTest):
     """Request and response: a closed loop of `outstanding` transactions per flow, or an open loop if `rate` is set."""
 
+    amounts = ("flows", "number", "rate_per_s")
+    rates = ("rate_per_s",)
+    is_divisible = True
+
     kind: Literal["rr"] = "rr"
     protocol: Literal["tcp", "udp"] = "tcp"
     """Transport protocol."""
@@ -324,7 +328,8 @@ class Rr(Kind[RrTest]):
             breaks=(
                 rules.broken_off(
                     lambda data, flow: (
-                        data.spec.number is not None and rules.operations_ended(data, flow) >= data.spec.number
+                        (number := data.spec_of(flow.key.host).number) is not None
+                        and rules.operations_ended(data, flow) >= number
                     )
                 ),
             ),

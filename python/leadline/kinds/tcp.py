@@ -45,6 +45,10 @@ _PACED_BLOCK_S = 0.01
 class TcpTest(TcpOptions, SpreadTest):
     """Bulk TCP."""
 
+    amounts = ("flows", "rate_bps", "pacing_bps", "total_bytes")
+    rates = ("rate_bps",)
+    is_divisible = True
+
     kind: Literal["tcp"] = "tcp"
     flows: Count = 1
     """Number of connections per client."""

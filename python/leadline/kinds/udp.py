@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -39,6 +39,7 @@ from leadline.plan.frame_mix import (
 from leadline.plan.ladder import Chain, Packets, Rung
 from leadline.plan.metric_specs import higher, lower, neither
 from leadline.plan.options import Command, Option
+from leadline.plan.portions import Portion
 from leadline.plan.rate_search import MAX_CONDITIONS, RateSearch, expected_ms, search_errors
 from leadline.plan.service_demand_metrics import service_demand_specs
 from leadline.plan.spread_starts import SpreadTest, spread_conflicts
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from leadline.report.figures import FigureTable
     from leadline.sut.model import FleetAccess
     from leadline.trial.second_tools import ToolRun
-    from leadline.trial.workloads import Server
+    from leadline.trial.workloads import PhasedWorkload, Server
 
 _DATAGRAMS: Mapping[str, Any] = {"packet": 1372, "direction": "down"}
 _UDP_HEADER_BYTES = 8
@@ -76,6 +77,10 @@ _PUSHBACK_SHARE = 0.01
 class UdpTest(SpreadTest):
     """Paced, numbered datagrams. The receiver counts loss, order and jitter."""
 
+    amounts = ("flows", "rate_bps", "number")
+    rates = ("rate_bps",)
+    is_divisible = True
+
     kind: Literal["udp"] = "udp"
     flows: Count = 1
     """Number of sockets per client."""
@@ -89,7 +94,7 @@ class UdpTest(SpreadTest):
     """Ethernet frame sizes in turn, FCS included (RFC 6985), each with its count in a round, instead of `packet`;
     `imix` is {64: 7, 594: 4, 1518: 1}."""
     number: Total | None = None
-    """Datagrams per flow; the flow ends after them, even before its duration."""
+    """Datagrams per flow; the flow ends after them, even before its duration. With `split`, those of all clients."""
     search: RateSearch | None = None
     """Search for the highest rate that holds; `duration` is then the length of the deciding trials."""
     cross_check: Literal["iperf3"] | None = None
@@ -118,6 +123,18 @@ class UdpTest(SpreadTest):
     def mean_payload(self, ip: int | None = None) -> float:
         """The mean UDP payload of its datagrams over an IP version; by default, the load's own."""
         return self.packet_bytes if self.size is None else mean_payload(self.size, ip or self.ip)
+
+    @property
+    def rate_units(self) -> Mapping[str, int]:
+        """A rate of whole datagrams per second is shared in whole datagrams per second."""
+        bits = 8 * self.mean_payload()
+        whole = bits == int(bits) and self.rate_bps is not None and self.rate_bps % int(bits) == 0
+        return {"rate_bps": int(bits)} if whole else {}
+
+    def dealt(self, portion: Portion, totals: frozenset[str]) -> Self:
+        """The test of one host. A number that is no total is that of each flow."""
+        own = super().dealt(portion, totals)
+        return own if "number" in totals else own.model_copy(update={"number": self.number})
 
     @property
     def second_tool(self) -> str | None:
@@ -301,8 +318,19 @@ class Udp(Kind[UdpTest]):
 
         return find_rate(self, values)
 
-    def workload(self, test: UdpTest, server: Server) -> UdpWorkload:
-        """Each flow gets an equal share of the rate, in datagrams.
+    def workload(self, test: UdpTest, server: Server) -> UdpWorkload | PhasedWorkload:
+        """Each flow gets an equal share of the rate, in datagrams, and of a number that clients share.
+
+        Raises:
+            InputError: a mix has frames that are too small for the server's IP version.
+        """
+        from leadline.kinds.shared_number import share_number
+
+        whole = self.whole_workload(test, server)
+        return share_number(whole) if test.split and test.number is not None else whole
+
+    def whole_workload(self, test: UdpTest, server: Server) -> UdpWorkload:
+        """The load whose flows are all alike.
 
         Raises:
             InputError: a mix has frames that are too small for the server's IP version.
@@ -363,9 +391,9 @@ class Udp(Kind[UdpTest]):
         )
         return carried(test, load, access, clients, server)
 
-    def at_rate(self, test: UdpTest, rate_per_s: float | None, duration_ms: int, clients: int) -> UdpTest:
-        """Each client sends its share; without a rate, as fast as it can."""
-        rate = None if rate_per_s is None else max(1, round(rate_per_s / clients * 8 * test.mean_payload()))
+    def at_rate(self, test: UdpTest, rate_per_s: float | None, duration_ms: int) -> UdpTest:
+        """All clients together send the rate; without one, each as fast as it can."""
+        rate = None if rate_per_s is None else max(1, round(rate_per_s * 8 * test.mean_payload()))
         return test.model_copy(update={"rate_bps": rate, "duration_ms": duration_ms, "search": None})
 
     def reached_per_s(self, test: UdpTest, result: TestResult) -> float | None:
@@ -392,7 +420,10 @@ class Udp(Kind[UdpTest]):
 
     def read_spec(self, test: Mapping[str, Any], common: TestSpec) -> TestSpec:
         """Convert the rate: a plan has a client's rate in bits, a workload a flow's in datagrams."""
-        common = replace(common, over_udp=True)
+        number = test.get("number")
+        if number is not None and test.get("split"):
+            number = number // int(test.get("flows") or 1)
+        common = replace(common, over_udp=True, number=number)
         if test.get("rate_pps"):
             return replace(common, send_gap_s=1.0 / float(test["rate_pps"]))
         if not test.get("rate_bps"):
@@ -463,7 +494,9 @@ class Udp(Kind[UdpTest]):
         return rules.rules_of(
             breaks=(
                 rules.broken_off(
-                    lambda data, flow: data.spec.number is not None and (flow.sent_units or 0) >= data.spec.number
+                    lambda data, flow: (
+                        (number := data.spec_of(flow.key.host).number) is not None and (flow.sent_units or 0) >= number
+                    )
                 ),
             ),
             limits=(

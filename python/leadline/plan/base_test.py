@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 from pydantic_core import PydanticCustomError
@@ -19,6 +19,7 @@ from leadline.plan.field_types import (
     rule,
     validation_error,
 )
+from leadline.plan.portions import Portion, deal_amounts, most_hosts
 
 RESERVED_NAMES = frozenset({"setup", "build", "bring-up", "tear-down"})
 """Phases of a trial; a test with such a name could not be distinguished from the phase in a journal."""
@@ -34,6 +35,13 @@ class BaseTest(PlanModel):
     if TYPE_CHECKING:
         kind: str  # Declared by each kind's model, after the fields of this one.
 
+    amounts: ClassVar[tuple[str, ...]] = ()
+    """The fields that say how much load a client makes."""
+    rates: ClassVar[tuple[str, ...]] = ()
+    """Those of the amounts that are rates."""
+    is_divisible: ClassVar[bool] = False
+    """Whether its load can be divided among hosts, and one host can carry that of several clients."""
+
     name: Label
     """Name of the test in tables, in targets and in `--set tests.NAME.key=value`."""
     clients: Clients = None
@@ -47,7 +55,10 @@ class BaseTest(PlanModel):
     interval_ms: PeriodMs = Field(default=100, validation_alias="interval")
     """Time between progress figures; default: the plan's `interval`."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """Number of load threads per client."""
+    """Number of load threads per client host."""
+    split: bool = False
+    """Whether its rate, numbers, connections, flows, users and rows of data are those of all clients together, which
+    share them. What the test does not give remains each client's own."""
 
     @property
     def expected_ms(self) -> int:
@@ -102,6 +113,26 @@ class BaseTest(PlanModel):
         """Keys that a fleet of this number of clients does not support."""
         yield "kind", f"a fleet's clients cannot carry {self.kind} tests", "use tunnel, udp or tcp"
 
+    @property
+    def totals(self) -> frozenset[str]:
+        """Its amounts that all clients share."""
+        return frozenset(self.amounts) & self.model_fields_set if self.split else frozenset()
+
+    @property
+    def rate_units(self) -> Mapping[str, int]:
+        """The units in which its rates are shared, by field, where they are not 1 per second."""
+        return {}
+
+    @property
+    def most_hosts(self) -> int | None:
+        """The largest number of hosts of which each has a share of every total; None for any number."""
+        return most_hosts({name: getattr(self, name) for name in self.totals}, self.rate_units)
+
+    def dealt(self, portion: Portion, totals: frozenset[str]) -> Self:
+        """The test of one host, given which of the amounts are totals of all hosts."""
+        amounts = {name: getattr(self, name) for name in self.amounts}
+        return self.model_copy(update=deal_amounts(amounts, totals, self.rate_units, portion))
+
     def given_host_conflicts(self) -> Iterator[Conflict]:
         """Conflicts of its keys on given hosts."""
         yield from ()
@@ -123,10 +154,23 @@ class BaseTest(PlanModel):
                 hint="the duration includes the warm-up",
             )
 
+    @rule
+    def _split_is_possible(self) -> Iterator[PydanticCustomError]:
+        if not self.split:
+            return
+        if not self.is_divisible:
+            hint = "leave it out: each client has the test's load"
+            yield validation_error(f"a {self.kind} test cannot be split among its clients", at=("split",), hint=hint)
+        if self.second_tool is not None:
+            text = f"{self.second_tool} would repeat the whole load on every client"
+            yield validation_error(text, at=("split",), hint="leave out cross_check, or split")
+
 
 def carried_conflicts(test: BaseTest, flows: int) -> Iterator[Conflict]:
     """Conflicts of a test that a fleet carries in its tunnels: each client has one flow."""
     if test.clients is not None:
         yield "clients", "all clients of a fleet take part", "leave it out"
+    if test.split:
+        yield "split", "the clients of a fleet have a load each", "leave it out"
     if flows != 1:
         yield "flows", "each client of a fleet has one flow", "leave it out, and give the fleet more clients"

@@ -109,8 +109,8 @@ class PointSpec(PlanModel):
     topology: Topology = "remote-access"
     """remote-access: clients - gateway - server; site-to-site: client - gateway-a - gateway-b - server."""
     clients: PlanClients | None = None
-    """Number of client hosts; null: 1, or all clients in `hosts`. A fleet ({fleet: true, count: N}) is N VPN clients
-    on one host."""
+    """Number of clients, each on a host of its own; null: 1, or all clients in `hosts`. More clients than there are
+    `hosts` are dealt to them evenly. A fleet ({fleet: true, count: N}) is N VPN clients on one host."""
     lab: LabSpec | None = None
     """Hosts that are created on this machine; the default."""
     hosts: Hosts | None = None
@@ -122,9 +122,14 @@ class PointSpec(PlanModel):
 
     @property
     def client_count(self) -> int:
-        """The number of client hosts; a fleet is on one."""
+        """The number of clients that are no fleet; a fleet is on one host."""
         given = len(self.hosts.client_addresses) if self.hosts else 1
         return self.clients if isinstance(self.clients, int) else given
+
+    @property
+    def client_hosts(self) -> int:
+        """The number of hosts that have clients."""
+        return min(self.client_count, len(self.hosts.client_addresses)) if self.hosts else self.client_count
 
     @property
     def fleet(self) -> int | None:
@@ -147,12 +152,8 @@ class PointSpec(PlanModel):
             )
         if self.hosts is not None:
             yield from self.hosts.validation_errors(self.topology)
-            if self.client_count > len(self.hosts.client_addresses):
-                yield validation_error(
-                    f"{self.client_count} clients, but hosts has {len(self.hosts.client_addresses)}",
-                    at=("clients",),
-                    hint="give more of them in hosts.clients",
-                )
+            if self.client_count > self.client_hosts:
+                yield from _crowded_hosts(self)
 
     @rule
     def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
@@ -221,6 +222,23 @@ class PointSpec(PlanModel):
                     at=("lab", "link", "mtu"),
                     hint=f"at least {SMALLEST_IPV6_MTU_BYTES}",
                 )
+
+
+def _crowded_hosts(point: PointSpec) -> Iterator[PydanticCustomError]:
+    """Errors for what needs a host for each client, on hosts that have to carry several."""
+    text = f"{point.client_count} clients, but hosts has {point.client_hosts}"
+    if system_of(point.sut).connects_hosts:
+        hint = "give more of them in hosts.clients"
+        yield validation_error(f"{text}: {point.sut.kind} makes one VPN client on each", at=("clients",), hint=hint)
+    for index, test in enumerate(point.tests):
+        if not test.is_divisible:
+            hint = "give more of them in hosts.clients, or fewer clients to the test"
+            why = f"a host carries one client of a {test.kind} test"
+            if test.clients is None or test.clients > point.client_hosts:
+                yield validation_error(f"{text}: {why}", at=("tests", index, "kind"), hint=hint)
+        elif test.second_tool is not None:
+            why = f"{test.second_tool} repeats the load of one client on each"
+            yield validation_error(f"{text}: {why}", at=("tests", index, "cross_check"), hint="leave it out")
 
 
 def _fleet_conflicts(point: PointSpec) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:

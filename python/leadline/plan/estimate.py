@@ -14,7 +14,7 @@ from leadline.plan.sut import system_of
 def trial_seconds(case: Case) -> float:
     """Estimated duration of one trial of a case: build, bring-up, every test at full length, and tear-down."""
     fixed, per_client = system_of(case.sut).bring_up_seconds(case.sut)
-    hosts = case.clients + (3 if case.topology == "site-to-site" else 2)
+    hosts = case.client_hosts + (3 if case.topology == "site-to-site" else 2)
     tests = sum(test_seconds(test) + _BETWEEN_TESTS_S for test in case.tests)
     if case.fleet is not None:
         tests += len(case.tests) * case.fleet * _PER_FLEET_CLIENT_S + (len(case.tests) - 1) * _BETWEEN_FLEETS_S
@@ -65,7 +65,7 @@ def _runs_here(tool: str, case: Case) -> bool:
     if case.hosts is None:
         return True
     server = (case.hosts.server.at,) if tool in _TOOLS_WITH_SERVER else ()
-    return any(host.is_local for host in (*case.hosts.client_addresses[: case.clients], *server))
+    return any(host.is_local for host in (*case.hosts.client_addresses[: case.client_hosts], *server))
 
 
 def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:

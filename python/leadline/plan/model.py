@@ -27,7 +27,7 @@ class Case:
     """Axis to a short text for tables and `--only`."""
     topology: Topology
     clients: int
-    """Number of client hosts."""
+    """Number of clients, each on a host of its own if there are enough; a fleet is on one."""
     fleet: int | None
     """Number of VPN clients on the single client host; None if each client is a host."""
     link: LinkSpec | None
@@ -50,6 +50,11 @@ class Case:
     """Whether CPUs without work poll instead of sleeping."""
     emulator: EmulatorName | None = None
     """The plan's choice of what impairs the lab's links; None: what the kernel has."""
+
+    @property
+    def client_hosts(self) -> int:
+        """The number of hosts that have clients; given hosts may have several each."""
+        return self.clients if self.hosts is None else min(self.clients, len(self.hosts.client_addresses))
 
     @property
     def title(self) -> str:

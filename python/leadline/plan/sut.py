@@ -77,6 +77,10 @@ class PlanSystem(Protocol):
     def carries_fleets(self) -> bool:
         """Whether the VPN clients of a fleet can connect to it."""
 
+    @property
+    def connects_hosts(self) -> bool:
+        """Whether each client host has one VPN client of it."""
+
     def cpu_attribution(self, parameters: Any) -> CpuAttribution:
         """Which CPU time on a gateway is the system's."""
 

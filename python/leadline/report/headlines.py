@@ -43,7 +43,8 @@ def test_headline(result: TestResult) -> Text:
         for name in kind.headline
         if name in known and name in result.metrics
     ]
-    parts = [leading, directions(result.metrics), ", ".join(beside)]
+    dealt = "" if result.dealt is None else result.dealt.words
+    parts = [leading, directions(result.metrics), ", ".join(beside), dealt]
     return Text.assemble(
         (result.test, "bold"),
         *(f"  {part}" for part in parts if part),
@@ -53,8 +54,8 @@ def test_headline(result: TestResult) -> Text:
 
 
 def trial_headline(results: Sequence[TestResult]) -> Text:
-    """`  ✓ valid  tcp-up 941 Mbit/s, rr 12.1 k/s`: the verdicts of a trial's tests, then their leading figures; empty
-    without tests."""
+    """`  ✓ valid  tcp-up 941 Mbit/s, rr 12.1 k/s`: the verdicts of a trial's tests, then their leading figures, and how
+    many clients they are of if hosts carried several each; empty without tests."""
     if not results:
         return Text("")
     found = Counter(result.validity.verdict for result in results if result.status == "done")
@@ -63,7 +64,9 @@ def trial_headline(results: Sequence[TestResult]) -> Text:
         wording = verdicts.WORDINGS[verdict]
         number = "" if len(found) == 1 else f"{found[verdict]} "
         marks.append((f"  {number}{wording.mark} {verdict.value}", TONES[wording.tone]))
-    return Text.assemble(*marks, f"  {', '.join(map(_brief_headline, results))}")
+    crowds = {one.dealt.clients_on_hosts for one in results if one.dealt is not None}
+    of_clients = "".join(f"  of {words}" for words in sorted(crowds) if words)
+    return Text.assemble(*marks, f"  {', '.join(map(_brief_headline, results))}{of_clients}")
 
 
 def _brief_headline(result: TestResult) -> str:

@@ -88,6 +88,7 @@ class Libreswan(System[LibreswanSut]):
     name = "libreswan"
     title = "Libreswan"
     model = LibreswanSut
+    connects_hosts = True
 
     def cpu_attribution(self, parameters: LibreswanSut) -> CpuAttribution:
         """The kernel encrypts; the daemon only negotiates."""

@@ -42,6 +42,8 @@ class System(Generic[Parameters]):
     """Whether it already runs on given hosts, so that Leadline does not start it."""
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
+    connects_hosts: bool = False
+    """Whether each client host has one VPN client of it."""
 
     answers_itself: bool = False
     """Whether it answers tests itself, on the hosts of remote-access, instead of carrying them to the run's server."""

@@ -82,6 +82,7 @@ class Wireguard(System[WireguardSut]):
     title = "WireGuard"
     model = WireguardSut
     carries_fleets = True
+    connects_hosts = True
 
     def packets(self, parameters: WireguardSut, link_mtu_bytes: int) -> tuple[int, int]:
         """Each packet goes into one datagram of its own."""

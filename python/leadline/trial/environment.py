@@ -65,8 +65,12 @@ class Environment:
     def clients(self) -> tuple[str, ...]:
         """The hosts that generate load, without those that were lost."""
         lost = self.losses.reasons if self.losses is not None else {}
-        names = (f"client{number}" for number in range(1, self.case.clients + 1))
-        return tuple(name for name in names if name not in lost)
+        return tuple(name for name in self.planned_clients if name not in lost)
+
+    @property
+    def planned_clients(self) -> tuple[str, ...]:
+        """The hosts that should generate load."""
+        return tuple(f"client{number}" for number in range(1, self.case.client_hosts + 1))
 
     def goes_on_without(self, host: str, error: LeadlineError) -> bool:
         """Whether the trial goes on without this host, which fails with the error."""
@@ -275,15 +279,18 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
     # Gateways first: if hosts share a machine, the measured host reports its CPUs.
     emulator = (env.emulator,) if env.emulator is not None else ()
+    orders = []
     for name in (*env.gateways, SERVER, *env.clients, *emulator):
         agent = env.agents[name]
         if agent.lost is not None and env.goes_on_without(name, agent.lost):
             continue
         boot = agent.hello.host.boot_id
         period = period_ms * crowd if name in env.clients else period_ms
-        await agent.observe(trial, period, boot is None or boot not in seen_boots)
+        orders.append(agent.observe(trial, period, boot is None or boot not in seen_boots))
         seen_boots.add(boot)
         event_log.record("observe", host=name, trial=trial, period_ms=period)
+    # Together: a host whose connection is slow does not hold up the others.
+    await asyncio.gather(*orders)
 
 
 async def observe_afterwards(env: Environment, trial: str, period_ms: int, event_log: EventLog) -> None:

@@ -220,7 +220,7 @@ async def _search(what: Climb, side: Side, name: str, test: BaseTest, here: _Her
         return analyse_load(manifest, before, here.entries[begin:])
 
     try:
-        await PlanSearch(name, test, 1, measure, here.runner.interrupt).run(here.runner.event_log)
+        await PlanSearch(name, test, measure, here.runner.interrupt).run(here.runner.event_log)
     except Interrupted:
         return None
     except (AgentLost, DatasetError):

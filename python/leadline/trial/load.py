@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -105,6 +105,11 @@ class Load:
     """Whether the load goes on without a host that fails with this error."""
     search: str | None = None
     """The label of the test whose search this load belongs to; None for a load by itself."""
+    shares: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What each host has of the test's amounts, and its number of clients; empty if each is a client with all of
+    them."""
+    left_out: Sequence[str] = ()
+    """Hosts that have no part, because a total is too small for all."""
 
     @property
     def generators(self) -> list[Part]:
@@ -205,6 +210,8 @@ def _record_begin(load: Load, start_at_ns: int, event_log: EventLog) -> None:
         controller_cpu_s=time.process_time(),
         controller_boot_id=_boot_id(),
         **({} if load.search is None else {"search": load.search}),
+        **({"shares": {host: dict(share) for host, share in load.shares.items()}} if load.shares else {}),
+        **({"left_out": list(load.left_out)} if load.left_out else {}),
         **others,
     )
 
@@ -264,13 +271,16 @@ async def _run_first_phase(
 
 
 async def _begin(load: Load, instants: Mapping[str, int], agents: Mapping[str, Agent]) -> None:
-    """Begin the prepared tasks of each host at its instant."""
-    for host, at_ns in instants.items():
+    """Begin the prepared tasks of each host at its instant; a slow connection does not hold up the others."""
+
+    async def begin(host: str, at_ns: int) -> None:
         try:
             await agents[host].begin(load.label, at_ns)
         except AgentLost as lost:
             if not load.goes_on_without(host, lost):
                 raise
+
+    await asyncio.gather(*(begin(host, at_ns) for host, at_ns in instants.items()))
 
 
 async def _await_ends(

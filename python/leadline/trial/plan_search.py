@@ -34,7 +34,7 @@ class SearchedKind(Protocol):
     def search_headroom(self) -> float:
         """The highest rate to try, as a multiple of the rate that the load reached without a rate."""
 
-    def at_rate(self, test: Any, rate_per_s: float | None, duration_ms: int, clients: int) -> BaseTest:
+    def at_rate(self, test: Any, rate_per_s: float | None, duration_ms: int) -> BaseTest:
         """The test at a rate of all its clients, or without a rate."""
 
     def reached_per_s(self, test: Any, result: TestResult) -> float | None:
@@ -101,7 +101,6 @@ class PlanSearch:
     label: str
     """The test's label, as in "c01/1/ndr"."""
     test: BaseTest
-    clients: int
     measure: Measure
     interrupt: Interrupt
     _begun: int = 0
@@ -141,7 +140,7 @@ class PlanSearch:
     async def _measure(self, kind: SearchedKind, rate_per_s: float | None, steady_s: float | None) -> TestResult:
         steady_ms = _REFERENCE_MS if steady_s is None else max(1, round(steady_s * 1000))
         self._begun += 1
-        test = kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + steady_ms, self.clients)
+        test = kind.at_rate(self.test, rate_per_s, self.test.warmup_ms + steady_ms)
         return await self.measure(test, self._begun)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from leadline.sut.running import SystemUnderTest
 from leadline.trial import environment, load
 from leadline.trial.case_record import case_record
 from leadline.trial.clock_checks import clocks_checked
+from leadline.trial.dealing import Dealt, count_clients, deal
 from leadline.trial.environment import SERVER, Environment
 from leadline.trial.event_log import EventLog
 from leadline.trial.interrupt import Interrupt
@@ -196,17 +197,16 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
     event_log, name = context.event_log, f"{label}/{test.name}"
     wanted = list(env.clients)[: test.clients] if test.clients else list(env.clients)
     able = [client for client in wanted if client in up.clients]
+    clients = count_clients(able, env.planned_clients, test.clients or env.case.clients)
     if not able:
         raise SutFailed(f"{test.name}: none of its {len(wanted)} clients is connected")
     server = up.server(test, env)
     await environment.observe(env, name, context.observe_period_ms, event_log)
     event_log.notify(TestBegan(name, test.name, test.kind, test.expected_ms / 1000))
     if test.searched is not None:
-        await _search(test, able, up, env, context)
+        await _search(test, able, up, env, context, clients=clients)
         return
-    workloads = _workloads(test, able, server, up, env)
-    parts = [*load.generators(workloads, starts_ms(test, able)), *_receivers(test, able, server)]
-    one = load.Load(name, test.model_dump(), parts, goes_on_without=env.goes_on_without)
+    one = _load(name, deal(test, able, clients), server, up, env)
     await _one_load(one, test.name, up, env, context)
     if test.second_tool is not None:
         await environment.observe_afterwards(env, f"{name}.cross-check", context.observe_period_ms, event_log)
@@ -215,15 +215,38 @@ async def _test(test: BaseTest, label: str, up: _Up, env: Environment, context: 
         found.record(test, name, event_log)
 
 
+def _load(
+    label: str, dealt: Dealt, server: Server, up: _Up, env: Environment, *, search: str | None = None
+) -> load.Load:
+    """The load of a test, on the hosts to which it is dealt."""
+    test, hosts = dealt.test, list(dealt.tests)
+    starts = starts_ms(test, hosts)
+    parts = [
+        *load.generators(_workloads(dealt.tests, starts, server, up, env), starts),
+        *_receivers(test, hosts, server),
+    ]
+    shares, left_out = dealt.shares, dealt.left_out
+    return load.Load(
+        label,
+        test.model_dump(),
+        parts,
+        goes_on_without=env.goes_on_without,
+        search=search,
+        shares=shares,
+        left_out=left_out,
+    )
+
+
 def _workloads(
-    test: BaseTest, clients: list[str], server: Server, up: _Up, env: Environment
+    tests: Mapping[str, BaseTest], starts: Mapping[str, int], server: Server, up: _Up, env: Environment
 ) -> dict[str, LoadWorkload]:
-    """The load of each client, or of the fleet on the only one."""
+    """The load of each host, or of the fleet on the only one."""
     if up.fleet is not None and env.case.fleet is not None:
-        return {clients[0]: fleet_workload(test, up.fleet, env.case.fleet, server.host)}
-    if not isinstance(test, SpreadTest):
-        return {client: workload(test, server) for client in clients}
-    return {client: workload(test.delayed(ms), server) for client, ms in starts_ms(test, clients).items()}
+        return {host: fleet_workload(test, up.fleet, env.case.fleet, server.host) for host, test in tests.items()}
+    return {
+        host: workload(test.delayed(starts[host]) if isinstance(test, SpreadTest) else test, server)
+        for host, test in tests.items()
+    }
 
 
 def _receivers(test: BaseTest, clients: list[str], server: Server) -> list[load.Part]:
@@ -231,7 +254,9 @@ def _receivers(test: BaseTest, clients: list[str], server: Server) -> list[load.
     return load.receiving_parts(kind_of(test).receivers(test, server), clients[0], SERVER)
 
 
-async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment, context: RunContext) -> None:
+async def _search(
+    test: BaseTest, hosts: list[str], up: _Up, env: Environment, context: RunContext, *, clients: int
+) -> None:
     """Search for the test's highest rate: a load for each rate, analysed when it ends."""
     event_log, name, entries = context.event_log, f"{env.label}/{test.name}", context.entries or []
     before = list(takewhile(lambda entry: entry.get("record") != "test-begin", entries))
@@ -241,15 +266,14 @@ async def _search(test: BaseTest, clients: list[str], up: _Up, env: Environment,
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)
-        workloads = _workloads(at_rate, clients, server, up, env)
-        parts = [*load.generators(workloads), *_receivers(at_rate, clients, server)]
-        one = load.Load(label, at_rate.model_dump(), parts, search=name, goes_on_without=env.goes_on_without)
+        dealt = deal(at_rate, hosts, clients, totals=frozenset(at_rate.rates))
+        one = _load(label, dealt, server, up, env, search=name)
         await _one_load(one, test.name, up, env, context)
         manifest = {"cases": [case_record(env.case)], "asked": condition_metrics(test)}
         return analyse_load(manifest, before, entries[begin:])
 
     try:
-        await PlanSearch(name, test, len(clients), measure, context.interrupt).run(event_log)
+        await PlanSearch(name, test, measure, context.interrupt).run(event_log)
     finally:
         event_log.notify(TestEnded(name, test.name, "done", None))
 

@@ -29,7 +29,7 @@ def test_packet_accepts_the_name_of_a_mix() -> None:
 
 def test_workload_has_payloads_and_the_rate_in_datagrams() -> None:
     test = udp(size="imix", rate="100mbit", flows=2)
-    load = KIND.workload(test, Server("192.0.2.1", 5201, None, None, None))
+    load = KIND.whole_workload(test, Server("192.0.2.1", 5201, None, None, None))
     assert [(share.bytes, share.count) for share in load.sizes or ()] == [(18, 7), (548, 4), (1472, 1)]
     assert load.datagram_bytes == 1472
     assert load.rate_pps == pytest.approx(100e6 / 2 / 8 / (3790 / 12))

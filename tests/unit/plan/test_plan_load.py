@@ -338,10 +338,6 @@ MISTAKES = [
         "plan.yaml:7: hosts.gateway: a site-to-site plan has no gateway; it has gateway-a, gateway-b, server and...",
     ),
     (
-        GIVEN + "hosts: {gateway: local, server: local, clients: [local]}\nclients: 2",
-        "plan.yaml:7: clients: 2 clients, but hosts has 1; give more of them in hosts.clients",
-    ),
-    (
         SMALL + LOCAL_HOSTS,
         "plan.yaml:2: sut.kind: given hosts are measured as they "
         "are: openvpn cannot be brought up there; say what s...",

@@ -122,10 +122,9 @@ class Http(Kind[HttpTest]):
 
         return payload_share(test, packets)
 
-    def at_rate(self, test: HttpTest, rate_per_s: float | None, duration_ms: int, clients: int) -> HttpTest:
-        """Each client offers its share; without a rate, a closed loop."""
-        rate = None if rate_per_s is None else rate_per_s / clients
-        return test.model_copy(update={"rate_per_s": rate, "duration_ms": duration_ms, "search": None})
+    def at_rate(self, test: HttpTest, rate_per_s: float | None, duration_ms: int) -> HttpTest:
+        """All clients together offer the rate; without one, each is a closed loop."""
+        return test.model_copy(update={"rate_per_s": rate_per_s, "duration_ms": duration_ms, "search": None})
 
     def reached_per_s(self, test: HttpTest, result: TestResult) -> float | None:
         """The rate of the closed loop: a rate never has more requests in flight."""
@@ -138,12 +137,13 @@ class Http(Kind[HttpTest]):
         from leadline.analysis.capacity import judge_trial
 
         clients = max(1, round(result.clients.clients)) if result.clients is not None else 1
+        is_total = "connections" in test.totals
         return judge_trial(
             conditions,
             result,
             rate_per_s=rate_per_s,
             duration_s=duration_s,
-            connections=clients * test.connections,
+            connections=test.connections if is_total else clients * test.connections,
         )
 
     def second_tool_run(self, test: HttpTest, server: Server, port: int) -> ToolRun:

@@ -117,7 +117,7 @@ def _error_ratio(data: TestData) -> float | None:
     whole = (answered or 0) + failed + (counter(data, "unanswered") or 0) + unsent
     if answered is None or not whole:
         return None
-    never = max(0, unsent - leftover((data.spec.connections or 1) * max(1, len(data.hosts))))
+    never = max(0, unsent - leftover(data.connections or max(1, len(data.hosts))))
     return (failed + refused + (counter(data, "unanswered_over_1s") or 0) + never) / whole
 
 

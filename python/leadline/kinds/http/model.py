@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -39,6 +39,7 @@ from leadline.plan.field_types import (
     within,
     written_by_a_user,
 )
+from leadline.plan.portions import Portion
 from leadline.plan.rate import PerSecondOrStages, Stages
 from leadline.plan.rate_search import RateSearch, expected_ms, search_errors
 from leadline.plan.spread_starts import SpreadTest
@@ -53,6 +54,10 @@ _AROUND_A_REQUEST_BYTES = 400
 
 class HttpTest(SpreadTest):
     """HTTP/1.1 load: a closed loop over its connections, or an open loop if `rate` is set."""
+
+    amounts = ("connections", "rate_per_s", "number")
+    rates = ("rate_per_s",)
+    is_divisible = True
 
     kind: Literal["http"] = "http"
     scheme: Literal["http", "https"] = "http"
@@ -210,6 +215,11 @@ class HttpTest(SpreadTest):
         for name, value in super().__repr_args__():
             is_masked = name in ("path", "urls", "script_args")
             yield name, mask_text(repr(value), self.keep_headers) if is_masked else value
+
+    def dealt(self, portion: Portion, totals: frozenset[str]) -> Self:
+        """The test of one host, with at most a thread for each connection."""
+        own = super().dealt(portion, totals)
+        return own.model_copy(update={"threads": min(own.threads, own.connections)})
 
     @property
     def request_target(self) -> str:

@@ -50,7 +50,7 @@ def connection_per_request(evidence: Evidence) -> Iterator[Reason]:
     data = evidence.data
     opened, answers = counter(data, "connections_opened") or 0, counter(data, "responses") or 0
     ended = sum(error_counts(data).values()) + (counter(data, "cut_off") or 0)
-    first = (data.spec.connections or 0) * max(1, len(data.hosts))
+    first = data.connections or 0
     if data.spec.keeps_connections and answers and opened - ended - first >= MOSTLY * answers:
         text = f"{opened:,} connections were opened for {answers:,} answers: the server keeps few of them open"
         yield Reason("connection-per-request", f"{text}, so that rate and latency have the cost of connecting in them")

@@ -306,9 +306,9 @@ class Packets(Kind[PacketsTest]):
         """Delays are differences of both clocks."""
         return workload.model_copy(update={"clock_ahead_ns": ahead_ns})
 
-    def at_rate(self, test: PacketsTest, rate_per_s: float | None, duration_ms: int, clients: int) -> PacketsTest:
+    def at_rate(self, test: PacketsTest, rate_per_s: float | None, duration_ms: int) -> PacketsTest:
         """The test at a rate in packets; without one, as fast as it goes."""
-        rate = None if rate_per_s is None else repr(rate_per_s / clients)
+        rate = None if rate_per_s is None else repr(rate_per_s)
         return test.model_copy(update={"rate": rate, "duration_ms": duration_ms, "search": None})
 
     def reached_per_s(self, test: PacketsTest, result: TestResult) -> float | None:

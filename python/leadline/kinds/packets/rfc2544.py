@@ -107,7 +107,7 @@ class Benchmark:
         if rate_per_s:
             every = max(1, round(rate_per_s / _STAMPED_PER_S))
             timed = test.model_copy(update={"stamp_every": every})
-            result = await self._measure(self.kind.at_rate(timed, rate_per_s, test.duration_ms, 1))
+            result = await self._measure(self.kind.at_rate(timed, rate_per_s, test.duration_ms))
         delays = {f"delay_{name}_us": _value(result, f"one_way_delay_{name}_us") for name in names}
         return {**delays, "delay_variation_us": _value(result, "delay_variation_us")}
 
@@ -116,7 +116,7 @@ class Benchmark:
         share, clean = 1.0, 0
         while top_per_s and share > 0 and clean < _CLEAN_TRIALS and not self.interrupt.asked.is_set():
             rate = top_per_s * share
-            result = await self._measure(self.kind.at_rate(test, rate, test.duration_ms, 1))
+            result = await self._measure(self.kind.at_rate(test, rate, test.duration_ms))
             lost = missing_ratio(result)
             curve.append((rate, lost))
             clean = clean + 1 if lost == 0 else 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -24,14 +24,18 @@ from leadline.kinds.scenario.users_test import LONGEST_MS, UsersTest
 from leadline.masking import HIDDEN, is_secret_name
 from leadline.plan.external_inputs import PlanText, from_text
 from leadline.plan.field_types import DurationMs, Items, rule, validation_error
+from leadline.plan.portions import Portion
 
 if TYPE_CHECKING:
     from leadline.scenario.conversion import Conversion
+    from leadline.scenario.lower_expressions import Lowered
     from leadline.scenario.lowering import LoweredScenario
     from leadline.scenario.native import ReadScenario
 
 _IN_A_PLAN = {"server": "127.0.0.1", "port": "8080", "scheme": "http"}
 """Stand for the run's server while a plan is checked."""
+_BETWEEN_SEEDS = 0x9E37_79B9_7F4A_7C15
+"""Odd and without a pattern, so that no host's seeds are near another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,10 @@ class LoadedScenario:
     read: ReadScenario = field(repr=False)
     read_file: Callable[[str], bytes] = field(repr=False)
     conversion: Conversion | None = field(default=None, repr=False)
+    portion: Portion | None = None
+    """What one of several hosts has of it; None for all of it."""
+    is_split: bool = False
+    """Whether the hosts share its users and rows."""
 
     def lowered(self, parameters: Mapping[str, str], *, is_traced: bool = False) -> LoweredScenario:
         """The scenario for an agent; traced, each request has a `traceparent`. Raises PlanError."""
@@ -50,7 +58,13 @@ class LoadedScenario:
         from leadline.scenario.tracing import with_trace
 
         scenario = with_trace(self.read.scenario) if is_traced else self.read.scenario
-        return lower(scenario, self.read.root, self.read_file, parameters)
+        whole = lower(scenario, self.read.root, self.read_file, parameters)
+        return whole if self.portion is None else replace(whole, plan=self._part_of(whole.plan, self.portion))
+
+    def _part_of(self, plan: Lowered, portion: Portion) -> Lowered:
+        from leadline.scenario.dealing import deal_plan, multiply_plan
+
+        return deal_plan(plan, portion) if self.is_split else multiply_plan(plan, portion.clients)
 
 
 def _read_in_plan(text: str, info: ValidationInfo, given: Mapping[str, Any]) -> LoadedScenario:
@@ -112,6 +126,8 @@ ScenarioFile = Annotated[
 class ScenarioTest(UsersTest):
     """Virtual users that log in, think, fetch and post, by a scenario."""
 
+    is_divisible = True
+
     kind: Literal["scenario"] = "scenario"
     # The file is read by the keys above it.
     params: Annotated[dict[str, str], BeforeValidator(_texts)] = Field(default={})
@@ -169,6 +185,19 @@ class ScenarioTest(UsersTest):
         from leadline.kinds.scenario.targets import targets_of
 
         return tuple(targets_of(self.checked().thresholds)[0])
+
+    @property
+    def most_hosts(self) -> int | None:
+        """The largest number of hosts that can share the scenario's users and rows."""
+        from leadline.scenario.dealing import most_hosts
+
+        return most_hosts(self.checked().plan) if self.split else None
+
+    def dealt(self, portion: Portion, totals: frozenset[str]) -> Self:
+        """The test of one host. Users of different hosts draw different random values."""
+        file = replace(self.file, portion=portion, is_split=self.split)
+        seed = (self.seed + portion.index * _BETWEEN_SEEDS) % 2**63 if self.split else self.seed
+        return self.model_copy(update={"file": file, "seed": seed})
 
     def checked(self) -> LoweredScenario:
         """The scenario with values in place of the run's server."""

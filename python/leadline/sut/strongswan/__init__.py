@@ -29,6 +29,7 @@ class Strongswan(System[StrongswanSut]):
     title = ""
     model = StrongswanSut
     carries_fleets = True
+    connects_hosts = True
 
     def cpu_attribution(self, parameters: StrongswanSut) -> CpuAttribution:
         """The CPU time of charon, unless the kernel encrypts; with `auto` the bring-up tells."""
