@@ -46,7 +46,7 @@ def test_what_a_host_refuses_is_said_in_a_line(said: list[dict[str, Any]]) -> No
     refused = [(line["refused"], line["message"]) for line in said if "refused" in line]
     wanted = [
         ("SutFailed", "absent on gateway cannot be read: no such file"),
-        ("MissingBinary", "no-such-program is not installed or not executable; on gateway"),
+        ("MissingBinary", "no-such-program is not installed or not executable on gateway"),
         ("SutFailed", "sleep 60 on gateway did not end in 0.2 s"),
         ("LabError", "kernel/hostname is not a setting of a host's network"),
         ("LabError", "net/../kernel/hostname is not a setting of a host's network"),

@@ -243,7 +243,7 @@ class RemoteOps(AgentOps):
         Raises:
             LabError: the host needs them itself.
         """
-        if any(" proto kernel " in f"{route} " for route in earlier):
+        if any(f" proto {origin} " in f"{route} " for route in earlier for origin in ("kernel", "ra")):
             raise LabError(
                 f"{self.name} is in {network} itself, so its packets to it would go past the gateway",
                 hint="put the clients, the gateway and the server into networks of their own",
