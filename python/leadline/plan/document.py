@@ -166,7 +166,7 @@ class PointSpec(PlanModel):
                 at=("sut", "kind"),
                 hint=f'use {brought_up}, or say what stands there: sut: {{kind: given, label: "..."}}',
             )
-        if self.hosts is not None and system.comes_up_on_given_hosts:
+        if self.hosts is not None and self.lab is None and system.comes_up_on_given_hosts:
             yield from self.hosts.conflicts_of_bring_up(self.topology, kind)
         if self.hosts is None and system.on_given_hosts:
             brought_up = ", ".join(other.name for other in plan_systems() if not other.on_given_hosts)

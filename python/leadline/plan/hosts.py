@@ -306,19 +306,21 @@ class Hosts(PlanModel):
             )
 
     def conflicts_of_bring_up(self, topology: Topology, kind: str) -> Iterator[PydanticCustomError]:
-        """Errors where a system of this kind is to be brought up on the hosts."""
-        if not self.server.addresses:
-            yield validation_error(
-                f"{kind} is brought up between the clients and the server's address, which is missing",
-                at=("hosts", "server"),
-                hint=f"write server: {{ssh: {self.server.ssh}, address: ADDRESS}}",
-            )
-        local = next((name for name, host in self.named(topology).items() if host.local), None)
+        """The first error where a system of this kind is to be brought up on the hosts."""
+        local = next((name for name, host in self.named(topology).items() if host.is_local), None)
+        if any(self.validation_errors(topology)):
+            return
         if local is not None and not self.change_local:
             yield validation_error(
                 f"{local} is this machine, whose routes and settings {kind} would change",
                 at=("hosts",),
                 hint="write change_local: true in hosts to allow that, or name another host",
+            )
+        elif not self.server.addresses:
+            yield validation_error(
+                f"{kind} is brought up between the clients and the server's address, which is missing",
+                at=("hosts", "server"),
+                hint="add it, as in server: {ssh: srv, address: 10.82.0.2}",
             )
 
 
