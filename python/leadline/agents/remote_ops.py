@@ -7,9 +7,11 @@ runs is POSIX sh, coreutils and `ip`. Its processes have the agent's rights.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ipaddress
 import itertools
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,9 @@ _LINE_BYTES = 2_000
 """Of encoded text in a line; an agent cuts lines of 4096 bytes."""
 _PREPARE_WITHIN_S = 10.0
 _UNDO_WITHIN_S = 10.0
+OTHERS_WITHIN_S = 45.0
+"""An agent ends after 20 s of silence, and undoes its changes then."""
+_LOOK_AGAIN_S = 0.25
 
 # The scripts get names and values as arguments or variables, never as part of the script.
 _WRITE = 'umask 077; mkdir -p -- "${1%/*}" && rm -f -- "$1" && set -C && : > "$1"'
@@ -33,6 +38,14 @@ _READ = 'test -r "$1" && base64 -w "$2" < "$1"'
 _LAST_LINES = 'grep -a "[^[:space:]]" -- "$1" 2>/dev/null | tail -n "$2"'
 _FIND = f'{_DAEMONS_PATH}command -v -- "$1"'
 _WHEREABOUTS = 'readlink /proc/self/ns/net; printf "%s\\n" "${SSH_CONNECTION%% *}"'
+_OTHERS = """
+own=$(readlink /proc/self/ns/net)
+for file in $(grep -lzx undo /proc/[0-9]*/cmdline 2>/dev/null); do
+    folder=${file%/cmdline}
+    [ "$(readlink "$folder/ns/net" 2>/dev/null)" = "$own" ] || continue
+    case $(readlink "$folder/exe") in */leadline-agent*) echo "${folder#/proc/}" ;; esac
+done
+"""
 _REMOVE_FOLDER = 'rm -rf -- "$1"'
 _SHOW_SETTINGS = 'cd /proc/sys && for file in $1; do printf "%s %s\\n" "$file" "$(cat "$file")"; done'
 """The argument is split into words, which may have wildcards."""
@@ -105,6 +118,21 @@ class RemoteOps(AgentOps):
             lines = (await self._ask(_WHEREABOUTS)).splitlines()
             self._whereabouts = Whereabouts(lines[0].strip(), "".join(lines[1:]).strip() or None)
         return self._whereabouts
+
+    async def await_other_runs(self) -> None:
+        """Wait until no other agent has changes of this host to undo: one that lost its controller takes its time.
+
+        Raises:
+            LabError: one has in `OTHERS_WITHIN_S`.
+        """
+        deadline = time.monotonic() + OTHERS_WITHIN_S
+        while others := (await self._shell(_OTHERS)).output.split():
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"{self.name} is changed by another run: its process {others[0]} is to undo that",
+                    hint="wait for that run's end",
+                )
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def undo_at_end(self, what: str, *argv: str) -> None:
         """See `HostOps`; the agent knows the command before the change is made, and until `close` has run it."""

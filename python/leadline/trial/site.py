@@ -109,6 +109,7 @@ async def survey_given_hosts(
                 f"{name} is this machine, whose routes and settings {case.sut.kind} would change",
                 hint="write change_local: true in hosts to allow that",
             )
+        await host.await_other_runs()
         return GivenHostView(named[name], await host.network(), machine, where.reached_from)
 
     names = (*clients, *GATEWAYS[case.topology], SERVER)
