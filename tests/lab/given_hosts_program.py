@@ -1,13 +1,15 @@
-"""Runs plans on given hosts that are network namespaces with files of their own, and compares what they were before with
-what they are afterwards: given_hosts_program.py SPEC FOLDER, in a network of its own. Prints what it saw as JSON.
+"""Runs a plan on given hosts, which are network namespaces with files of their own, and compares their states before
+and afterwards: given_hosts_program.py SPEC FOLDER, in a network of its own. Prints what it saw as JSON.
 
-A helper of test_given_systems.py. SPEC is JSON: `topology`, `command` (what `leadline` is), `plan`, and `event`, which
-happens once the system is up: `kill` (the controller by SIGKILL), `interrupt` (SIGINT), `kill-agent` (that of the
-gateway) or nothing. The hosts are named as in a lab. No host forwards, and none has a route beyond its own networks.
+A helper of test_given_systems.py. SPEC is JSON: `topology`, `command` (what `leadline` is), `plan`; `prepare`, shell
+commands by host, which come first; and `event`, which happens once the system is up: `kill` (the controller, by
+SIGKILL), `interrupt` (by SIGINT), `kill-agent` (the gateway's) or nothing. The hosts are named as in a lab. No host
+forwards, and none has a route beyond its own networks.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -15,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from leadline.agents import agent_binary
+from leadline.agents.binary import AGENT_NAME
 
 CABLES = {
     "remote-access": (
@@ -35,22 +38,21 @@ CABLES = {
         ("client1", "10.90.0.1", "server", "10.90.0.2", "mgmt"),
     ),
 }
-# The agent is the only file in a host's /tmp. $PPID's files are this program's.
+# The agent's copy is all that is in a host's /tmp.
 HOST = """
-mount --make-rprivate / && mount -t tmpfs none "$1" && mkdir "$1/bin" && : > "$1/bin/leadline-agent" || exit 1
-mount --bind "$2" "$1/bin/leadline-agent" && mount --rbind "$1" /tmp || exit 1
+mount --make-rprivate / && mount -t tmpfs none "$1" && mkdir -p "$1/${3%/*}" && : > "$1/$3" || exit 1
+mount --bind "$2" "$1/$3" && mount --rbind "$1" /tmp || exit 1
 echo ready
 exec sleep 1000
 """
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-shift; host=$1; shift
-pid=$(cat "$FOLDER/$host.pid")
-exec nsenter --net=/proc/$pid/ns/net --mount=/proc/$pid/ns/mnt env PATH="/tmp/bin:$PATH" sh -c "$*"
+pid=$(cat "$FOLDER/$2.pid")
+exec env XDG_CACHE_HOME=/tmp/cache nsenter --net=/proc/$pid/ns/net --mount=/proc/$pid/ns/mnt sh -c "$3"
 """
 STATE = """
 ip -o link | cut -d: -f2
-ip -o -4 route; ip -o -6 route | grep -v ^fe80
+{ ip -o -4 route; ip -o -6 route | grep -v ^fe80; } | sed 's/ linkdown//'
 cd /proc/sys/net
 grep -H "" ipv4/ip_forward ipv4/conf/*/forwarding ipv4/conf/all/accept_redirects ipv6/conf/*/forwarding
 find /tmp
@@ -63,11 +65,13 @@ class Hosts:
 
     def __init__(self, folder: Path, topology: str, opened: ExitStack) -> None:
         self.pids: dict[str, int] = {}
+        agent = agent_binary()
+        copy = f"cache/leadline/agents/{hashlib.sha256(agent.read_bytes()).hexdigest()}/{AGENT_NAME}"
         names = dict.fromkeys(name for cable in CABLES[topology] for name in (cable[0], cable[2]))
         for name in names:
             own = folder / "hosts" / name
             own.mkdir(parents=True)
-            argv = ["unshare", "--net", "--mount", "sh", "-c", HOST, "sh", str(own), str(agent_binary())]
+            argv = ["unshare", "--net", "--mount", "sh", "-c", HOST, "sh", str(own), str(agent), copy]
             process = opened.enter_context(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
             opened.callback(process.kill)
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -93,16 +97,25 @@ class Hosts:
 
     def processes(self) -> dict[int, str]:
         """The processes on all hosts, without those that hold them."""
-        spaces = {os.readlink(f"/proc/{pid}/ns/net") for pid in self.pids.values()}
+        spaces = {network_of(pid) for pid in self.pids.values()}
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
-            try:
-                is_there = os.readlink(path / "ns/net") in spaces and int(path.name) not in self.pids.values()
-                if is_there and (words := (path / "cmdline").read_bytes()):
-                    found[int(path.name)] = words.replace(b"\0", b" ").decode(errors="replace").strip()
-            except OSError:
-                continue
+            with suppress(OSError):
+                pid = int(path.name)
+                words = (path / "cmdline").read_bytes()
+                if words and network_of(pid) in spaces and pid not in self.pids.values():
+                    found[pid] = words.replace(b"\0", b" ").decode(errors="replace").strip()
         return found
+
+    def agents(self, name: str) -> list[int]:
+        """The agents' processes on a host, without those of other modes."""
+        own = network_of(self.pids[name])
+        return [pid for pid, words in self.processes().items() if words.endswith(AGENT_NAME) and network_of(pid) == own]
+
+
+def network_of(pid: int) -> str:
+    """The network namespace of a process."""
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
 
 
 def until(reached: Any, *, alive: Any = lambda: True) -> bool:
@@ -148,6 +161,8 @@ def main(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run the plan, and see what is left."""
     with ExitStack() as opened:
         hosts = Hosts(folder, spec["topology"], opened)
+        for name, script in spec.get("prepare", {}).items():
+            hosts.run(name, "sh", "-ec", script)
         before = hosts.states()
         changed: dict[str, list[str]] = {}
         with started(folder, spec) as run:
@@ -178,11 +193,8 @@ def happen(event: str, run: subprocess.Popen[str], hosts: Hosts) -> None:
         case "interrupt":
             run.send_signal(signal.SIGINT)
         case "kill-agent":
-            for pid, words in hosts.processes().items():
-                if words.endswith("leadline-agent") and os.readlink(f"/proc/{pid}/ns/net") == os.readlink(
-                    f"/proc/{hosts.pids['gateway']}/ns/net"
-                ):
-                    os.kill(pid, signal.SIGKILL)
+            for pid in hosts.agents("gateway"):
+                os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ pub fn run() -> io::Result<()> {
         }
     }
     for (_, spec) in registered.iter().rev() {
-        // Nothing can be told to anyone; the others are undone all the same.
+        // No one receives an error any more; the others are undone all the same.
         let _ = carry_out(spec);
     }
     Ok(())

@@ -1,7 +1,7 @@
 """Files, commands and the network of a given host, wherever it is: all of it through the host's agent.
 
 A host that a plan gives is not ours: `close` puts back the settings and routes that were changed, and removes
-the files. Before each change the agent is told how to undo it, and does that when it ends without a `close`. What it
+the files. Before each change the agent learns how to undo it, and does that when it ends without a `close`. What it
 runs is POSIX sh, coreutils and `ip`. Its processes have the agent's rights.
 """
 

@@ -130,6 +130,9 @@ def _on_hosts(root: Node, hosts: Callable[[Topology], dict[str, Any]]) -> tuple[
     named = root.mapping.get("topology")
     topology: Topology = "site-to-site" if named is not None and named.value == "site-to-site" else "remote-access"
     found = hosts(topology)
+    own = root.mapping.get("hosts")
+    if own is not None and "change_local" in own.mapping:
+        found = {**found, "change_local": own.mapping["change_local"].value}
     mark = Mark("--hosts", None)
     rest = Node({key: node for key, node in root.mapping.items() if key != "lab"}, root.mark)
     return rest.with_entry("hosts", parse_value(json.dumps(found), mark)), found

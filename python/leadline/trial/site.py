@@ -87,20 +87,18 @@ def new_folder() -> Path:
     return Path(f"/tmp/leadline-{secrets.token_hex(8)}")
 
 
-async def survey_given_hosts(
-    case: Case, agents: Mapping[str, Agent], clients: Sequence[str], label: str
-) -> Addressing:
+async def survey_given_hosts(case: Case, agents: Mapping[str, Agent], clients: Sequence[str], label: str) -> Addressing:
     """The addresses of a tunnel between the hosts of a case, with these clients; changes nothing on them.
 
     Raises:
-        LeadlineError: they cannot be told, or a host is this machine and the plan does not allow changes to it.
+        LeadlineError: they cannot be derived, or a host is this machine and the plan does not allow changes to it.
         AgentLost: an agent is gone.
     """
     given = case.hosts
     assert given is not None
     named = given.named(case.topology)
 
-    async def look(name: str) -> GivenHostView:
+    async def inspect(name: str) -> GivenHostView:
         host = RemoteOps(agents[name], setup_label(label), new_folder())
         where = await host.whereabouts()
         machine = f"{host.facts.boot_id} {where.namespace}"
@@ -113,7 +111,7 @@ async def survey_given_hosts(
         return GivenHostView(named[name], await host.network(), machine, where.reached_from)
 
     names = (*clients, *GATEWAYS[case.topology], SERVER)
-    views = await asyncio.gather(*(look(name) for name in names))
+    views = await asyncio.gather(*(inspect(name) for name in names))
     return given_addressing(case.topology, dict(zip(names, views, strict=True)), clients)
 
 

@@ -346,18 +346,6 @@ MISTAKES = [
         "plan.yaml:2: sut.kind: strongswan cannot be brought up on given hosts; use route, wireguard, openvpn, st...",
     ),
     (
-        SMALL + LOCAL_HOSTS,
-        "plan.yaml:6: hosts: client1 is this machine, whose routes and settings openvpn would change; write chang...",
-    ),
-    (
-        SMALL + "hosts: {gateway: local, server: local, clients: [local], change_local: true}",
-        "plan.yaml:6: hosts.server: openvpn is brought up between the clients and the server's address, which is mis...",
-    ),
-    (
-        SMALL + "hosts: {gateway: 'ssh://gw', server: local, clients: ['ssh://c1']}",
-        "plan.yaml:6: hosts.server: ssh://c1 cannot reach a server that is only called 'local'...",
-    ),
-    (
         SMALL.replace("kind: openvpn", "kind: given") + LOCAL_HOSTS,
         "plan.yaml:2: sut: 'label' is missing",
     ),

@@ -160,16 +160,3 @@ def test_a_description_is_plain_data(load: Load) -> None:
     chosen = describe(plan, select(expand(plan), ["c02"]))
     assert chosen.order == ("c02/1", "c02/2")
     assert chosen.expected_seconds < description["expected_seconds"]
-
-
-def test_given_hosts_need_the_programs_of_their_systems(load: Load) -> None:
-    hosts = "hosts: {gateway: 'ssh://gw', server: {ssh: srv, address: 10.82.0.2}, clients: ['ssh://c1']}\n"
-    axes = "axes: {sut: [{kind: route}, {kind: openvpn, optional: true}]}\n"
-    found = needs(load(GIVEN.replace("kind: given, label: pfSense 2.7 on an APU2", "kind: route") + hosts + axes).cases)
-    assert [(need.name, need.where, need.optional) for need in found] == [
-        ("leadline-agent", None, False),
-        ("ssh", None, False),
-        ("ip", "every host", False),
-        ("openvpn", "gateway and clients", True),
-        ("/dev/net/tun", "gateway and clients", True),
-    ]

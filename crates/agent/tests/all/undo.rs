@@ -120,12 +120,10 @@ fn unusable_registrations_are_refused() {
         (json!({"kind": "undo", "argv": ["true"], "within_ms": 60_001}), "bad_spec"),
     ] {
         agent.prepare("one", &workload);
-        // Its heartbeats come in between.
         let found = agent.wait("the refusal", |event| match event {
             Event::Failed { error, .. } => Some(error.code.clone()),
             _ => None,
         });
-        // A name that is in use is named first only if the specification is good.
         assert_eq!(found, code);
     }
     agent.hang_up();
