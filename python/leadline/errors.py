@@ -71,8 +71,10 @@ class MissingBinary(InputError):
 
     code = "missing_binary"
 
-    def __init__(self, name: str, *, hint: str | None = None) -> None:
-        super().__init__(f"{name} is not installed or not executable", hint=hint)
+    def __init__(self, name: str, *, host: str | None = None, hint: str | None = None) -> None:
+        """`host` names the host that lacks it; None for this machine."""
+        where = f" on {host}" if host is not None else ""
+        super().__init__(f"{name} is not installed or not executable{where}", hint=hint)
         self.name = name
 
 

@@ -89,6 +89,9 @@ async def network(host: RemoteOps) -> None:
     print_json(routes=(await host.run("ip", "route", "show", "root", "10.96.0.0/14")).output.splitlines())
     await host.remove_route("10.98.0.0/24")
     await host.remove_route("10.98.0.0/24")
+    await host.set_sysctl("net/ipv4/ip_forward", 1)
+    await refused(host.add_route("10.82.0.0/24", via="10.81.0.2"))
+    await refused(host.remove_route("10.82.0.0/24"))
     await refused(host.add_route("10.97.0.0/24", via="192.0.2.1"))
     await refused(host.add_route("10.97.0.0/33", dev="lan"))
 

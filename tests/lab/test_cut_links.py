@@ -94,10 +94,21 @@ def test_cable_that_stays_out_fails_the_run_and_keeps_what_was_measured(tmp_path
 
 
 @needs_sshd
-def test_agent_whose_controller_is_out_of_reach_ends_with_what_it_started(tmp_path: Path) -> None:
+def test_agent_whose_controller_is_out_of_reach_ends_with_what_it_started_and_undoes_its_changes(
+    tmp_path: Path,
+) -> None:
     """Nothing is closed: the cable between `ssh` and its server is out, and stays so."""
     (tmp_path / "plan.yaml").write_text("")
     argv = [*INSIDE, sys.executable, str(Path(__file__).with_name("cut_agent.py")), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"processes": 4, "ended": [True] * 4, "is_served": True}
+    said = json.loads(done.stdout)
+    assert (said["processes"], said["ended"], said["is_served"]) == (4, [True] * 4, True)
+    assert "10.92.0.0/24 via 10.91.0.1 dev far " in said["changes"]
+    assert "ip_forward:1" in said["changes"]
+    assert said["has_folder"]
+    assert said["refused"] == [
+        "far is in 10.91.0.0/24 itself, so its packets to it would go past the gateway",
+        "far is commanded from 10.91.0.1, and its route to 10.88.0.0/13 would have to change",
+    ]
+    assert said["is_undone"]

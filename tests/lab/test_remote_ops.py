@@ -46,11 +46,13 @@ def test_what_a_host_refuses_is_said_in_a_line(said: list[dict[str, Any]]) -> No
     refused = [(line["refused"], line["message"]) for line in said if "refused" in line]
     wanted = [
         ("SutFailed", "absent on gateway cannot be read: no such file"),
-        ("MissingBinary", "no-such-program is not installed or not executable; on gateway"),
+        ("MissingBinary", "no-such-program is not installed or not executable on gateway"),
         ("SutFailed", "sleep 60 on gateway did not end in 0.2 s"),
         ("LabError", "kernel/hostname is not a setting of a host's network"),
         ("LabError", "net/../kernel/hostname is not a setting of a host's network"),
         ("LabError", "net/ipv4/no_such_setting on gateway cannot be set to x"),
+        ("LabError", "gateway is in 10.82.0.0/24 itself"),
+        ("LabError", "gateway is in 10.82.0.0/24 itself"),
         ("LabError", "route 10.97.0.0/24 via 192.0.2.1 on gateway"),
         ("LabError", "10.97.0.0/33 is not a network"),
     ]

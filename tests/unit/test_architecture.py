@@ -201,6 +201,7 @@ MODULES_WITH_EVENTS = {
     "serve/session.rs": {"run", "log_opened"},
     "soaker.rs": {"start", "fail"},
     "standalone.rs": {"serve"},
+    "undo.rs": {"register", "take_back", "run"},
     "wireguard.rs": {"run"},
 }
 """The agent's modules with log events, and which of their functions have them. None of these runs once per packet,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use leadline_sys::clock::monotonic_ns;
 use leadline_sys::process;
 use leadline_sys::reason::reason;
-use leadline_wire::{Command, ErrorReport, Event, Workload, LINE_LIMIT_BYTES};
+use leadline_wire::{Command, ErrorReport, Event, UndoSpec, Workload, LINE_LIMIT_BYTES};
 use tracing::{debug, info, warn};
 
 use crate::control_signal::ControlSignal;
@@ -22,6 +22,7 @@ use crate::controller::{Reach, ReachableInput};
 use crate::events::{input_error, system_error, Events, LAST_PATIENCE};
 use crate::load;
 use crate::task::Task;
+use crate::undo::Undo;
 use crate::watch::{self, Order, Processes, Watch};
 use crate::{emulate, facts, links, process as process_task, profile, serve, wake_up};
 
@@ -51,6 +52,7 @@ pub fn run(cgroup: Option<&Path>) -> io::Result<()> {
         events,
         processes,
         tasks: BTreeMap::new(),
+        undo: Undo::default(),
         reach: Arc::clone(&reach),
     };
     // Not `io::stdin`, whose buffer hides from a poll what has been read.
@@ -66,6 +68,7 @@ struct Agent {
     watch: Watch,
     processes: Processes,
     tasks: BTreeMap<(String, String), Running>,
+    undo: Undo,
     reach: Arc<Reach>,
 }
 
@@ -112,6 +115,7 @@ impl Agent {
 
     fn carry_out(&mut self, command: Command, received_ns: u64) {
         match command {
+            Command::Prepare { trial, task, workload: Workload::Undo(spec) } => self.register_undo(trial, task, spec),
             Command::Prepare { trial, task, workload } => self.prepare(trial, task, workload),
             Command::Start { trial, at_ns } => {
                 info!(trial, at_ns, "tasks are to start");
@@ -120,6 +124,9 @@ impl Agent {
             Command::Stop { trial, task } => {
                 info!(trial, task, "tasks are to stop");
                 self.of_trial(&trial, task.as_deref()).for_each(|running| running.signal.stop());
+                if let Some(task) = task {
+                    self.undo.take_back((trial, task));
+                }
             }
             Command::Observe { trial, period_ms, machine, pids, programs, soak } => {
                 debug!(trial, period_ms, machine, soak, "host is observed");
@@ -140,7 +147,12 @@ impl Agent {
             Command::Clock { id } => {
                 self.events.send(&Event::Clock { id, received_ns, sent_ns: monotonic_ns() });
             }
-            Command::Heartbeat {} => self.reach.watch(),
+            Command::Heartbeat {} => {
+                // The parent of a remote agent is a server of SSH, which ends with the connection: stdin ends then, and
+                // the agent in order, with the descendants that the kernel would leave.
+                process::outlive_parent();
+                self.reach.watch();
+            }
             Command::Shutdown {} => {}
         }
     }
@@ -183,6 +195,22 @@ impl Agent {
         }
     }
 
+    fn register_undo(&mut self, trial: String, name: String, spec: UndoSpec) {
+        let key = (trial.clone(), name.clone());
+        let registered = if self.tasks.contains_key(&key) {
+            Err(input_error("task_exists", format!("task {name} of trial {trial} runs already")))
+        } else {
+            self.undo.register(key, spec)
+        };
+        match registered {
+            Ok(()) => {
+                let task = Task { trial, name, signal: Arc::default(), events: self.events.clone() };
+                send_prepared(&task, None, None, None);
+            }
+            Err(error) => self.refuse(Some(trial), Some(name), error),
+        }
+    }
+
     fn of_trial<'a>(&'a self, trial: &'a str, task: Option<&'a str>) -> impl Iterator<Item = &'a Running> {
         let fits = move |(of, name): &(String, String)| of == trial && task.is_none_or(|task| task == name);
         self.tasks.iter().filter(move |(key, _)| fits(key)).map(|(_, running)| running)
@@ -195,7 +223,8 @@ impl Agent {
     }
 
     /// Stops every task. Tasks that have not ended after `ORDERLY` are aborted, and those that still run after `LAST`
-    /// end with the process: an unanswered connection attempt must not keep the agent running.
+    /// end with the process: an unanswered connection attempt must not keep the agent running. Then what the host was
+    /// changed by is undone.
     fn end(self) {
         self.watch.order(Order::default());
         self.tasks.values().for_each(|running| running.signal.stop());
@@ -207,6 +236,7 @@ impl Agent {
         self.tasks.values().for_each(|running| running.signal.abandon());
         self.await_ends(LAST);
         process::kill_descendants(LAST_PATIENCE);
+        self.undo.run();
     }
 
     fn await_ends(&self, patience: Duration) {
@@ -297,6 +327,7 @@ fn kind(workload: &Workload) -> &'static str {
         Workload::Crypto(_) => "crypto",
         Workload::Process(_) => "process",
         Workload::Profile(_) => "profile",
+        Workload::Undo(_) => "undo",
         Workload::Emulate(_) => "emulate",
         Workload::PacketGenerator(_) => "packet_generator",
         Workload::PacketReceiver(_) => "packet_receiver",

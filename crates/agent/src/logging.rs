@@ -14,7 +14,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 /// The environment variable with the filter if `--log` is absent.
 const VARIABLE: &str = "LEADLINE_LOG";
 /// The modules that a filter may name: those of this crate, and the WireGuard library.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 12] = [
     "control",
     "controller",
     "failures",
@@ -25,6 +25,7 @@ const MODULES: [&str; 11] = [
     "serve",
     "soaker",
     "standalone",
+    "undo",
     "wireguard",
 ];
 const LIBRARY: &str = "boringtun";

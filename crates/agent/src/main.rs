@@ -26,6 +26,7 @@ mod serve;
 mod soaker;
 mod standalone;
 mod task;
+mod undo;
 mod wake_up;
 mod watch;
 mod wireguard;
@@ -45,6 +46,7 @@ leadline-agent: generates network load, answers it, and watches the host
   leadline-agent wireguard CONFIG        an embedded WireGuard interface
   leadline-agent flamegraph TITLE        draw folded stacks from stdin as SVG on stdout
   leadline-agent soaker                  use what is left of each CPU; started by the agent alone
+  leadline-agent undo                    undo what an agent changed when that agent ends; started by the agent alone
   leadline-agent --version
 
 options of all modes:
@@ -104,6 +106,7 @@ enum Mode {
     Wireguard(PathBuf),
     Flamegraph(String),
     Soaker,
+    Undo,
     Print(String),
 }
 
@@ -144,6 +147,10 @@ fn main() -> ExitCode {
         Mode::Soaker => match soaker::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("soaker: {}", reason(&error)), 2),
+        },
+        Mode::Undo => match undo::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&format!("undo: {}", reason(&error)), 2),
         },
         Mode::Wireguard(config) => match wireguard::run(&config) {
             Ok(()) => ExitCode::SUCCESS,
@@ -188,6 +195,7 @@ fn parse(mut parser: Parser) -> Result<CommandLine, lexopt::Error> {
                 break Mode::Flamegraph(only_value(parser, &mut log)?.to_string_lossy().into_owned());
             }
             Some(Arg::Value(value)) if value == "soaker" => break Mode::Soaker,
+            Some(Arg::Value(value)) if value == "undo" => break Mode::Undo,
             Some(other) => return Err(other.unexpected()),
         }
     };

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,21 @@ pub fn spawn_bound_session(command: &mut Command) -> io::Result<Child> {
     }
     command.spawn()
 }
+
+/// Starts a child in its own session that outlives this process. `kill_descendants` leaves it running; there is one of
+/// them at most.
+pub fn spawn_survivor(command: &mut Command) -> io::Result<Child> {
+    // SAFETY: setsid is async-signal-safe and touches no memory.
+    unsafe {
+        command.pre_exec(|| if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) });
+    }
+    let child = command.spawn()?;
+    SURVIVOR.store(child.id(), Ordering::Relaxed);
+    Ok(child)
+}
+
+/// The process id of the child that `spawn_survivor` started; 0 for none.
+static SURVIVOR: AtomicU32 = AtomicU32::new(0);
 
 fn bind_to_this_thread(command: &mut Command) {
     let parent = std::process::id() as libc::pid_t;
@@ -94,7 +109,8 @@ pub fn reap_orphans() {
     children_of(std::process::id()).into_iter().for_each(reap);
 }
 
-/// Kills every descendant, including those in other sessions: the children of a killed child become ours. Returns
+/// Kills every descendant but the survivor, including those in other sessions: the children of a killed child become
+/// ours. Returns
 /// whether all have ended within `patience`. A thread that waits for a child meanwhile may find it reaped.
 pub fn kill_descendants(patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
@@ -117,10 +133,12 @@ pub fn kill_descendants(patience: Duration) -> bool {
     }
 }
 
-/// Returns the children of one of our threads; none if the kernel does not report them (CONFIG_PROC_CHILDREN).
+/// Returns the children of one of our threads, without the survivor; none if the kernel does not report them
+/// (CONFIG_PROC_CHILDREN).
 fn children_of(thread: u32) -> Vec<libc::pid_t> {
     let list = std::fs::read_to_string(format!("/proc/self/task/{thread}/children")).unwrap_or_default();
-    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let survivor = SURVIVOR.load(Ordering::Relaxed) as libc::pid_t;
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid != survivor).collect()
 }
 
 fn reap(pid: libc::pid_t) {
@@ -135,6 +153,12 @@ pub fn die_with_parent() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Takes `die_with_parent` back.
+pub fn outlive_parent() {
+    // SAFETY: plain prctl, which cannot fail with these arguments.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0 as libc::c_ulong, 0, 0, 0) };
 }
 
 /// Waits until a child has ended and leaves it to be reaped (waitid with WNOWAIT); returns at once for another
@@ -241,9 +265,17 @@ extern "C" fn note_termination(_: libc::c_int) {
     TERMINATION.store(true, Ordering::Relaxed);
 }
 
+/// Ignores what asks a process to end: SIGHUP, SIGINT and SIGTERM.
+pub fn ignore_termination() {
+    for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: SIG_IGN is always a valid action.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+    }
+}
+
 /// Resets ignored and caught signals, which a child must not inherit (async-signal-safe).
 fn reset_signals() {
-    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGPIPE] {
+    for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: SIG_DFL is always a valid action; called between fork and exec in a single thread.
         unsafe { libc::signal(number, libc::SIG_DFL) };
     }

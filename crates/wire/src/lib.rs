@@ -65,7 +65,7 @@ pub use tunnel::{
 };
 pub use workload::{
     PeerLimits, PeerProgram, ProcessSpec, ProfileSpec, Protocol, RrSpec, ServeSpec, SizeShare, TcpSpec, UdpSpec,
-    Workload,
+    UndoSpec, Workload,
 };
 
 /// The contract's version; it increases when an old reader would misunderstand a new line.

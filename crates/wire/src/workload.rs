@@ -45,6 +45,9 @@ pub enum Workload {
     /// Call stacks of processes of the agent, or of the agent itself, until stopped.
     #[schemars(title = "ProfileWorkload")]
     Profile(ProfileSpec),
+    /// A command that undoes a change to the host when the agent ends, unless it was taken back.
+    #[schemars(title = "UndoWorkload")]
+    Undo(UndoSpec),
     /// A link with a rate, a delay and faults, between two interfaces, until stopped.
     #[schemars(title = "EmulateWorkload")]
     Emulate(EmulateSpec),
@@ -289,6 +292,19 @@ pub struct ProcessSpec {
     pub report: Vec<String>,
     /// Time that a stopped process may take after SIGTERM before it is killed, ms.
     pub grace_ms: u32,
+}
+
+/// A command that undoes a change to the host: it runs when the agent ends, for whatever reason, after everything else
+/// that the agent started has ended. Several run one after another, the newest first. The agent answers `prepared` once
+/// nothing but the end of the host can keep it from running. A `stop` that names the task takes it back; one for all
+/// tasks of a trial does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoSpec {
+    /// Program (looked up in PATH) and arguments. It is run even if the change was never made.
+    pub argv: Vec<String>,
+    /// Time after which it is killed, ms; at most 60,000.
+    pub within_ms: u32,
 }
 
 /// Samples of call stacks, taken by perf(1) on a software clock.

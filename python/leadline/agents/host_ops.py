@@ -14,6 +14,7 @@ from typing import Protocol
 
 from leadline.agents.agent import Agent
 from leadline.contract.models import Exited, HostFacts, NetworkView, OutputLine, Prepared, ProcessWorkload
+from leadline.errors import MissingBinary
 
 GRACE_MS = 3000
 """Time for a process to end when it is asked to; then it is killed."""
@@ -65,8 +66,21 @@ class HostOps(Protocol):
             SutFailed: the host cannot tell.
         """
 
+    def missing(self, program: str, hint: str | None = None) -> MissingBinary:
+        """The error of a program that this host lacks; it names a host other than this machine."""
+
+    async def undo_at_end(self, what: str, *argv: str) -> None:
+        """Register a command that undoes a change which no other operation makes; call it before the change. `close`
+        runs it, and so does the host's agent when it ends without a `close`. Nothing happens where the host ends with
+        the trial. `what` names the change in messages, once for each.
+
+        Raises:
+            LabError: the host cannot promise it, so the change must not be made.
+        """
+
     async def close(self) -> None:
-        """Put back what the operations changed, where the host outlives the trial: settings, routes, files.
+        """Put back what the operations changed, where the host outlives the trial: settings, routes, files. A lost
+        agent does that itself.
 
         Raises:
             LabError: something could not be put back; everything else was.
@@ -224,6 +238,13 @@ class AgentOps:
     async def network(self) -> NetworkView:
         """See `HostOps`."""
         return await self._agent.inspect()
+
+    def missing(self, program: str, hint: str | None = None) -> MissingBinary:
+        """See `HostOps`. By default a lab's host, whose programs are this machine's."""
+        return MissingBinary(program, hint=hint)
+
+    async def undo_at_end(self, what: str, *argv: str) -> None:
+        """See `HostOps`. By default nothing: a lab's hosts end with the trial."""
 
     async def close(self) -> None:
         """See `HostOps`. By default nothing: a lab's hosts end with the trial."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.agents.programs import program_path
-from leadline.errors import MissingBinary, MissingKernelFeature
+from leadline.errors import MissingKernelFeature
 from leadline.plan.need import Need
 from leadline.plan.sut import BaseSut
 
@@ -113,7 +113,7 @@ async def refusal(host: HostOps, feature: KernelFeature) -> str | None:
         MissingBinary: ip(8) or unshare(1) is missing, so that it cannot be tried.
     """
     if await host.find_program("ip") is None:
-        raise MissingBinary("ip", hint=IPROUTE_HINT)
+        raise host.missing("ip", IPROUTE_HINT)
     done = await host.run(*feature.argv())
     return None if done.status == 0 else cause_in(done.output)
 

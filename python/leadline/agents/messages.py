@@ -88,6 +88,7 @@ Workload: TypeAlias = (
     | models.TunnelWorkload
     | models.ProcessWorkload
     | models.ProfileWorkload
+    | models.UndoWorkload
     | models.EmulateWorkload
     | models.PacketGeneratorWorkload
     | models.PacketReceiverWorkload

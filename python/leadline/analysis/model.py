@@ -453,7 +453,7 @@ class TrialResult:
     tests: tuple[TestResult, ...]  # Its tests, in order.
     parameters: dict[str, Any] = field(default_factory=dict)  # The case's parameters, by name.
     on_given_hosts: bool = False
-    """Whether the system runs on given hosts; its version is then the plan's label."""
+    """Whether the system stands on given hosts and was not brought up; its version is then the plan's label."""
     sut_title: str | None = None
     """What sentences call the system; None if it is not known, where its kind stands for it."""
 

@@ -123,7 +123,7 @@ class _Trial:
         if record["record"] == "host-lost":
             self.lost_hosts[str(record["host"])] = LostHost(int(record["at_ns"]), str(record.get("reason")))
             return
-        self.on_given_hosts = True
+        self.on_given_hosts = not record.get("brought_up")
         self.given_gateways = {str(name): tuple(ends) for name, ends in (record.get("gateways") or {}).items()}
 
 
@@ -465,7 +465,7 @@ class _Reading:
             asked=self._asked(),
             ceiling=trial.ceiling,
             given_gateways=trial.given_gateways,
-            in_lab=trial.bring_up_seen and not trial.on_given_hosts,
+            in_lab=trial.bring_up_seen and not trial.given_gateways,
             link_bps=link.get("rate_bps"),
             link_mtu_bytes=link.get("mtu_bytes") or 1500,
         )

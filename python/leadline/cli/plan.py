@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from leadline.cli.host_checks import Check
-    from leadline.plan import PlanDescription
+    from leadline.plan import Need, PlanDescription
 
 NAME = "plan"
 EXAMPLE = "Example: leadline plan --example gateway > gateway.yaml\n         leadline plan gateway.yaml --set repeat=3"
@@ -70,13 +70,21 @@ def _checks(description: PlanDescription) -> list[Check]:
     """Check whether this host has what the plan needs, in the order of the needs. Forks if the plan needs the lab."""
     from leadline.cli import host_checks
 
-    of_lab = any(need.kind in ("privilege", "kernel") for need in description.needs)
+    here = [need for need in description.needs if need.where is None]
+    of_lab = any(need.kind in ("privilege", "kernel") for need in here)
     lab = {check.what: check for check in host_checks.lab_checks()} if of_lab else {}
-    names = {need.name for need in description.needs}
+    names = {need.name for need in here}
     lab |= {
         feature.name: host_checks.kernel_check(feature) for feature in host_checks.FEATURES if feature.name in names
     }
-    return [host_checks.is_here(need, lab) for need in description.needs]
+    return [host_checks.is_here(need, lab) if need.where is None else _of_others(need) for need in description.needs]
+
+
+def _of_others(need: Need) -> Check:
+    """The check of what given hosts need, each time when a trial begins."""
+    from leadline.cli.host_checks import Check
+
+    return Check(need.name, None, need.why, f"not checked here: {need.where} must have it")
 
 
 def show(description: PlanDescription, json: bool) -> None:
@@ -109,6 +117,9 @@ def _tables(description: PlanDescription, checks: list[Check]) -> list[Renderabl
     for need, check in zip(description.needs, checks, strict=True):
         name = f"{need.name} (optional)" if need.optional else need.name
         word, tone = {True: ("yes", "green"), False: ("missing", "yellow"), None: ("unknown", "yellow")}[check.works]
+        if need.where is not None:
+            needs.add_row(Text(name), Text(f"on {need.where}"), Text(need.why))
+            continue
         why = Text(need.why)
         if not check.works:
             why.append("".join(f"\n{line}" for line in (check.why, check.mend and f"fix: {check.mend}") if line))

@@ -121,7 +121,7 @@ def _check_programs(cases: Sequence[Case]) -> None:
     agent_binary()
     for need in needs(cases):
         is_required = need.kind == "program" and need.name != "leadline-agent" and not need.optional
-        if is_required and program_path(need.name) is None:
+        if is_required and need.where is None and program_path(need.name) is None:
             how = need.install or "install it"
             raise MissingBinary(need.name, hint=f"{need.why}; {how} or choose other cases with --only")
     of_lab = [need for need in needs([case for case in cases if case.hosts is None]) if not need.optional]

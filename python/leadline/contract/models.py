@@ -1261,6 +1261,12 @@ class ProfileWorkload(BaseModel):
     processes: list[str]
 
 
+class UndoWorkload(BaseModel):
+    argv: list[str]
+    kind: Literal["undo"] = "undo"
+    within_ms: Annotated[int, Field(ge=0)]
+
+
 class EmulateWorkload(BaseModel):
     a: str
     a_to_b: LinkEffects
@@ -2446,6 +2452,7 @@ class Prepare(BaseModel):
         CryptoWorkload,
         ProcessWorkload,
         ProfileWorkload,
+        UndoWorkload,
         EmulateWorkload,
         PacketGeneratorWorkload,
         PacketReceiverWorkload,

@@ -157,16 +157,20 @@ class PointSpec(PlanModel):
 
     @rule
     def _the_system_fits_the_hosts(self) -> Iterator[PydanticCustomError]:
-        """Require the system `given` on given hosts: no other kind would be brought up there."""
-        kind, is_given = self.sut.kind, system_of(self.sut).on_given_hosts
-        if self.hosts is not None and self.lab is None and not is_given:
+        """Require a system that is on the hosts already, or that can be brought up there."""
+        kind, system = self.sut.kind, system_of(self.sut)
+        is_possible = system.on_given_hosts or system.comes_up_on_given_hosts
+        if self.hosts is not None and self.lab is None and not is_possible:
+            brought_up = ", ".join(other.name for other in plan_systems() if other.comes_up_on_given_hosts)
             yield validation_error(
-                f"given hosts are measured as they are: {kind} cannot be brought up there",
+                f"{kind} cannot be brought up on given hosts",
                 at=("sut", "kind"),
-                hint='say what stands there: sut: {kind: given, label: "..."}',
+                hint=f'use {brought_up}, or say what stands there: sut: {{kind: given, label: "..."}}',
             )
-        if self.hosts is None and is_given:
-            brought_up = ", ".join(system.name for system in plan_systems() if not system.on_given_hosts)
+        if self.hosts is not None and self.lab is None and system.comes_up_on_given_hosts:
+            yield from self.hosts.conflicts_of_bring_up(self.topology, kind)
+        if self.hosts is None and system.on_given_hosts:
+            brought_up = ", ".join(other.name for other in plan_systems() if not other.on_given_hosts)
             yield validation_error(
                 "the kind given is not possible on the lab's hosts",
                 at=("sut", "kind"),

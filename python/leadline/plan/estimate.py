@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from leadline.plan.base_test import BaseTest
-from leadline.plan.hosts import EmulatorName, LinkSpec
+from leadline.plan.hosts import GATEWAYS, EmulatorName, LinkSpec
 from leadline.plan.model import Case, Trial
 from leadline.plan.need import Need
 from leadline.plan.sut import system_of
@@ -33,12 +34,12 @@ def expected_seconds(trials: Iterable[Trial]) -> float:
 
 def needs(cases: Sequence[Case]) -> list[Need]:
     """The needs of the cases, each once, with the reason."""
-    found: dict[tuple[str, str], Need] = {}
+    found: dict[tuple[str, str, str | None], Need] = {}
     for case in cases:
         for need in _needs_of(case):
-            known = found.get((need.kind, need.name))
+            known = found.get((need.kind, need.name, need.where))
             if known is None or (known.optional and not need.optional):
-                found[need.kind, need.name] = need
+                found[need.kind, need.name, need.where] = need
     return list(found.values())
 
 
@@ -52,12 +53,30 @@ def _needs_of(case: Case) -> list[Need]:
             found.append(Need("program", "ssh", "hosts are given by ssh:// addresses"))
         carriers = dict.fromkeys(host.command[0] for host in addresses if host.scheme == "exec")
         found += [Need("program", program, "a host's exec: command starts its agent") for program in carriers]
-    found += system_of(case.sut).needs(case.sut, fleet=case.fleet is not None)
+    found += _needs_of_system(case)
     if case.profile:
-        found.append(Need("program", "perf", "`profile` samples the system under test's call stacks"))
+        where = None if case.hosts is None else _GATEWAYS[case.topology]
+        found.append(Need("program", "perf", "`profile` samples the system under test's call stacks", where=where))
     tools = dict.fromkeys(test.second_tool for test in case.tests if test.second_tool is not None)
     found += [Need("program", tool, "`cross_check` repeats a test with it") for tool in tools if _runs_here(tool, case)]
     return found + (_needs_of_link(case.link, case.emulator) if case.link is not None else [])
+
+
+def _needs_of_system(case: Case) -> list[Need]:
+    """What the system under test needs: on this machine, or on the given hosts that run it."""
+    system = system_of(case.sut)
+    found = system.needs(case.sut, fleet=case.fleet is not None)
+    if case.hosts is None:
+        return found
+    if system.answers_itself:
+        where = "gateway and server"
+    else:
+        where = _GATEWAYS[case.topology] if case.topology == "site-to-site" else "gateway and clients"
+    found = [replace(need, where=where) for need in found]
+    if system.comes_up_on_given_hosts:
+        why = "routes between the hosts are set by it"
+        found.append(Need("program", "ip", why, case.sut.optional, "apt-get install iproute2", "every host"))
+    return found
 
 
 def _runs_here(tool: str, case: Case) -> bool:
@@ -80,6 +99,7 @@ def _needs_of_link(link: LinkSpec, emulator: EmulatorName | None) -> list[Need]:
     return found
 
 
+_GATEWAYS = {topology: " and ".join(names) for topology, names in GATEWAYS.items()}
 _TOOLS_WITH_SERVER = ("iperf3",)
 """Second tools that run on the server's host too."""
 _PER_HOST_S = 0.08

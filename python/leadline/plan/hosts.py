@@ -272,6 +272,8 @@ class Hosts(PlanModel):
     """The host that answers the load, at its `address`."""
     clients: Annotated[SomeItems[_Host], BeforeValidator(_several)]
     """The hosts that generate the load."""
+    change_local: bool = False
+    """Whether a system under test may change routes and settings of this machine, where it is one of the hosts."""
 
     @property
     def client_addresses(self) -> tuple[HostAddress, ...]:
@@ -302,6 +304,24 @@ class Hosts(PlanModel):
                 f"{elsewhere} cannot reach a server that is only called 'local'",
                 at=("hosts", "server"),
                 hint="write server: {ssh: local, address: ADDRESS}",
+            )
+
+    def conflicts_of_bring_up(self, topology: Topology, kind: str) -> Iterator[PydanticCustomError]:
+        """The first error where a system of this kind is to be brought up on the hosts."""
+        local = next((name for name, host in self.named(topology).items() if host.is_local), None)
+        if any(self.validation_errors(topology)):
+            return
+        if local is not None and not self.change_local:
+            yield validation_error(
+                f"{local} is this machine, whose routes and settings {kind} would change",
+                at=("hosts",),
+                hint="write change_local: true in hosts to allow that, or name another host",
+            )
+        elif not self.server.addresses:
+            yield validation_error(
+                f"{kind} is brought up between the clients and the server's address, which is missing",
+                at=("hosts", "server"),
+                hint="add it, as in server: {ssh: srv, address: 10.82.0.2}",
             )
 
 

@@ -292,8 +292,6 @@ def _with_system(root: Node, point: Point) -> Point:
 
 def _why_alone(root: Node, point: Point) -> str | None:
     """Why a point has no plain route beside it; None if it has one."""
-    if "hosts" in root.mapping:
-        return "given hosts are measured as they are"
     try:
         tree = resolve(root, point)
     except PlanError:
@@ -302,6 +300,8 @@ def _why_alone(root: Node, point: Point) -> str | None:
     if not isinstance(kind, str) or kind not in SYSTEMS:
         return "its system is not known"
     system: PlanSystem = SYSTEMS.get(kind)
+    if "hosts" in root.mapping and not system.comes_up_on_given_hosts:
+        return "a given system is measured as it is"
     if not system.compared_with_route:
         return IS_BASELINE
     if tree.at(("clients", "fleet")).value is True:

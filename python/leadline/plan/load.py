@@ -43,7 +43,7 @@ from leadline.plan.source import (
 from leadline.plan.sut import system_of
 from leadline.plan.targets import Target, read_target
 from leadline.plan.validation_errors import plan_errors
-from leadline.registry import KINDS
+from leadline.registry import KINDS, SYSTEMS
 
 
 def load_plan(
@@ -130,6 +130,9 @@ def _on_hosts(root: Node, hosts: Callable[[Topology], dict[str, Any]]) -> tuple[
     named = root.mapping.get("topology")
     topology: Topology = "site-to-site" if named is not None and named.value == "site-to-site" else "remote-access"
     found = hosts(topology)
+    own = root.mapping.get("hosts")
+    if own is not None and "change_local" in own.mapping:
+        found = {**found, "change_local": own.mapping["change_local"].value}
     mark = Mark("--hosts", None)
     rest = Node({key: node for key, node in root.mapping.items() if key != "lab"}, root.mark)
     return rest.with_entry("hosts", parse_value(json.dumps(found), mark)), found
@@ -301,27 +304,35 @@ def _axes_of_given_systems(root: Node) -> Iterator[PlanError]:
     nothing = Node({}, root.mark)
     points = (root.mapping.get("axes", nothing), *root.mapping.get("include", nothing).items)
     for axis, node in ((axis, node) for point in points for axis, node in point.mapping.items()):
-        if axis == "sut" or axis.startswith("sut."):
+        systems = [root.at(("sut",))] if axis.startswith("sut.") else [*node.items, node] if axis == "sut" else []
+        if any(_is_given(system) for system in systems):
             yield node.mark.error(
-                f"'{axis}' cannot differ between cases: given hosts are measured as they are",
+                f"'{axis}' cannot differ between cases: a given system is measured as it is",
                 hint='write a plan for each system, with sut: {kind: given, label: "..."}',
             )
 
 
+def _is_given(system: Node) -> bool:
+    """Whether a system, as it is written, stands on its hosts already."""
+    kind = system.mapping["kind"].value if "kind" in system.mapping else system.value
+    return isinstance(kind, str) and kind in SYSTEMS and bool(SYSTEMS.get(kind).on_given_hosts)
+
+
 def _differing_given_systems(root: Node, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
-    """An error for systems that differ between cases on given hosts, by placeholders in `sut`."""
-    if any(spec.hosts is not None for spec in specs) and any(spec.sut != specs[0].sut for spec in specs):
+    """An error for given systems that differ between cases, by placeholders in `sut`."""
+    is_given = any(spec.hosts is not None and system_of(spec.sut).on_given_hosts for spec in specs)
+    if is_given and any(spec.sut != specs[0].sut for spec in specs):
         yield root.at(("sut",)).mark.error(
-            "sut: it cannot differ between cases: given hosts are measured as they are",
+            "sut: it cannot differ between cases: a given system is measured as it is",
             hint="write a plan for each system",
         )
 
 
 def _profiles_of_given_systems(root: Node, frame: PlanFrame, specs: Sequence[PointSpec]) -> Iterator[PlanError]:
-    """An error for `profile` on given hosts: it is unknown which processes are the system under test."""
-    if any(spec.hosts is not None for spec in specs) and frame.profile:
+    """An error for `profile` of a given system: it is unknown which processes are its own."""
+    if any(spec.hosts is not None and system_of(spec.sut).on_given_hosts for spec in specs) and frame.profile:
         yield root.at(("profile",)).mark.error(
-            "profile: on given hosts the processes of the system under test are unknown", hint="leave it out"
+            "profile: on given hosts the processes of a given system are unknown", hint="leave it out"
         )
 
 

@@ -23,3 +23,5 @@ class Need:
     optional: bool = False
     install: str | None = None
     """The command that installs a program; None if it is not known."""
+    where: str | None = None
+    """The given hosts that must have it, in words; None: this machine."""

@@ -41,9 +41,9 @@ class Profile:
     """The content of its inline blocks, those made from files included."""
 
 
-def whole(text: str, read: Callable[[str], str]) -> Profile:
+def whole(text: str, read: Callable[[str], str], *, of_server: bool = False) -> Profile:
     """Insert every file. `read` returns the text of a file by its name in the profile, and raises ValueError with a
-    message for the user.
+    message for the user. A server's tls-crypt-v2 key is another one than a client's.
 
     Raises:
         ProfileProblem: a file that cannot be read, a block without an end, or an option that includes other files.
@@ -80,7 +80,7 @@ def whole(text: str, read: Callable[[str], str]) -> Profile:
             lines.append(line)
             continue
         name, file = named
-        from_files[name] = blocks[name] = _read(read, file, name, number)
+        from_files[name] = blocks[name] = _read(read, file, name, number, of_server=of_server)
         # The syntax by which older versions announce a block; tls-auth may have its direction after it.
         lines.append(" ".join([name, "[inline]", *(words[2:3] if name == "tls-auth" else ())]))
     if inside is not None:
@@ -113,14 +113,14 @@ def _file_of(words: list[str], number: int, has: set[str]) -> tuple[str, str] | 
     return name, words[1]
 
 
-def _read(read: Callable[[str], str], file: str, name: str, number: int) -> str:
+def _read(read: Callable[[str], str], file: str, name: str, number: int, *, of_server: bool) -> str:
     try:
         content = read(file)
     except ValueError as error:
         raise ProfileProblem(number, f"{name}: {error}") from None
     if any(_closes(line, name) for line in _lines(content)):
         raise ProfileProblem(number, f"{name}: {file} contains the end of an inline block")
-    marker = _PEM.get(name)
+    marker = _PEM.get(name) if name != _V2 or not of_server else _V2_SERVER
     if marker is not None and f"{marker}-----" not in content:
         raise ProfileProblem(number, f"{name}: {file} contains no {marker} in PEM")
     if name == "key" and "ENCRYPTED" in content:
@@ -162,11 +162,12 @@ _TOKEN = re.compile(
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LOOSELY_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BACKSLASH = "a backslash stands only before a backslash, a double quotation mark or a space"
+_V2, _V2_SERVER = "tls-crypt-v2", "OpenVPN tls-crypt-v2 server key"
 _PEM = {
     **dict.fromkeys(("ca", "cert", "extra-certs"), "CERTIFICATE"),
     "key": "PRIVATE KEY",
     **dict.fromkeys(("tls-auth", "tls-crypt"), "OpenVPN Static key V1"),
-    "tls-crypt-v2": "OpenVPN tls-crypt-v2 client key",
+    _V2: "OpenVPN tls-crypt-v2 client key",
 }
 """The type of a file's PEM section."""
 _OPENING = re.compile(r"<([a-z][a-z0-9-]*)>", re.ASCII)

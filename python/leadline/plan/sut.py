@@ -74,6 +74,10 @@ class PlanSystem(Protocol):
         """Whether it already runs on given hosts, so that Leadline does not start it."""
 
     @property
+    def comes_up_on_given_hosts(self) -> bool:
+        """Whether Leadline can bring it up on given hosts as it does in a lab."""
+
+    @property
     def carries_fleets(self) -> bool:
         """Whether the VPN clients of a fleet can connect to it."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
+from itertools import count
 
 from leadline.errors import EnvironmentLimit
 
@@ -57,6 +58,15 @@ class Addressing:
     """The networks behind the client's end of a site-to-site tunnel."""
     link_mtu_bytes: int
     """The smallest MTU on the path."""
+    wan: Mapping[int, Network] = field(default_factory=dict)
+    """The network of the gateway's WAN address, on given hosts."""
+    client_lan_gateways: Mapping[int, str] = field(default_factory=dict)
+    """The address of the clients' gateway in their network, where it is not the network's first one."""
+    return_via: Mapping[int, str] = field(default_factory=dict)
+    """The gateway's address in the server's network, where the server may reach the clients otherwise. A lab's server
+    has no other way."""
+    used_interfaces: frozenset[str] = frozenset()
+    """Names of interfaces that the hosts have already."""
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -67,6 +77,14 @@ class Addressing:
     def site_to_site(self) -> bool:
         """Whether the tunnel joins two networks."""
         return any(client.behind for client in self.clients)
+
+    def client_gateway(self, version: int) -> str:
+        """The address of the clients' gateway in the network behind the client's end."""
+        return self.client_lan_gateways.get(version) or gateway_address(self.client_lan[version])
+
+    def free_interface(self, prefix: str) -> str:
+        """The name for a tunnel's interfaces: `prefix` with the first number that no host uses."""
+        return next(name for number in count() if (name := f"{prefix}{number}") not in self.used_interfaces)
 
     def client_address(self, client: TunnelClient, version: int) -> str:
         """A client's address in the pool, for tunnels with fixed addresses."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from leadline.agents import Agent
@@ -36,6 +38,8 @@ class Site:
     """Session port of the `serve` task on the server host."""
     server_address: Mapping[int, str]
     """The server's address by IP version (4, 6), for the load and for the probe before it."""
+    key: str | None = field(default=None, repr=False)
+    """The key of the server's sessions (base64); None without one."""
     logs: Path | None = None
     """Folder for the daemons' logs; `folder` where None."""
     fleet: int | None = None
@@ -53,6 +57,16 @@ class Site:
         the controller's files create it themselves."""
         folder = self.folder / self._file_label / kind
         return private_folder(folder) if self.shared_files else folder
+
+    @contextmanager
+    def own_files(self, kind: str) -> Iterator[Path]:
+        """A folder of the controller, with mode 700, for keys that it makes: that of `files` where the hosts see it,
+        otherwise one that is removed at the end of the block, by when the hosts must have got them."""
+        if self.shared_files:
+            yield self.files(kind)
+            return
+        with TemporaryDirectory(prefix="leadline-keys-") as folder:
+            yield Path(folder)
 
     def log_file(self, name: str, host: str) -> Path:
         """The path of a process's output: one file for each trial, process and host."""

@@ -53,7 +53,12 @@ async def _exchange(agent: Agent, site: Site, task: str, version: int, *, within
 
 
 def _one_transaction(site: Site, version: int) -> RrWorkload:
-    target = Target(host=site.server_address[version], port=site.serve_port, ip_version="v4" if version == 4 else "v6")
+    target = Target(
+        host=site.server_address[version],
+        port=site.serve_port,
+        ip_version="v4" if version == 4 else "v6",
+        key=site.key,
+    )
     return RrWorkload(
         target=target,
         protocol="tcp",

@@ -25,6 +25,7 @@ class Route(System[RouteSut]):
     title = "the plain route"
     model = RouteSut
     compared_with_route = False
+    comes_up_on_given_hosts = True
 
     def packets(self, parameters: RouteSut, link_mtu_bytes: int) -> tuple[int, int]:
         """Packets pass as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -72,5 +73,8 @@ class SystemUnderTest:
             await self._daemons.stop_all()
             await self._system.take_down(self._parameters, self._site)
         finally:
-            for host in self._site.hosts.values():
-                await host.close()
+            # Every host is put back, also after the failure of another one.
+            closed = await asyncio.gather(*(host.close() for host in self._site.hosts.values()), return_exceptions=True)
+            failures = [failure for failure in closed if isinstance(failure, BaseException)]
+            if failures:
+                raise failures[0]

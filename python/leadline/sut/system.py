@@ -40,6 +40,8 @@ class System(Generic[Parameters]):
     """Its parameters."""
     on_given_hosts: bool = False
     """Whether it already runs on given hosts, so that Leadline does not start it."""
+    comes_up_on_given_hosts: bool = False
+    """Whether Leadline can bring it up on given hosts as it does in a lab."""
     carries_fleets: bool = False
     """Whether the VPN clients of a fleet can connect to it."""
     connects_hosts: bool = False

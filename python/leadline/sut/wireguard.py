@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -22,12 +22,12 @@ from leadline.sut.system import System, tun_device
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leadline.agents.host_ops import HostOps
     from leadline.sut.daemons import Daemon, Daemons
     from leadline.sut.model import BringUp, FleetAccess, Site
     from leadline.sut.wireguard_device import Implementation, Programs
 
-INTERFACE = "wg0"
+INTERFACE = "wg"
+"""Begins the name of its interfaces."""
 PORT = 51820
 READY = "ready"
 GATEWAY_NAME, CLIENT_NAME = "wireguard-gateway", "wireguard-client"
@@ -83,6 +83,7 @@ class Wireguard(System[WireguardSut]):
     model = WireguardSut
     carries_fleets = True
     connects_hosts = True
+    comes_up_on_given_hosts = True
 
     def packets(self, parameters: WireguardSut, link_mtu_bytes: int) -> tuple[int, int]:
         """Each packet goes into one datagram of its own."""
@@ -114,11 +115,13 @@ class Wireguard(System[WireguardSut]):
         """Start the gateway's end, then all clients' ends at the same time."""
         from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
         from leadline.sut.expectation import Expectation
-        from leadline.sut.forwarding import forward
+        from leadline.sut.forwarding import forward, route_back
         from leadline.sut.model import BringUp
 
         addressing = site.addressing
+        programs = await _find_programs(site, parameters.implementation)
         await forward(site)
+        await route_back(site, addressing.pool)
         own, keys = KeyPair.generate(), [KeyPair.generate() for _ in range(site.fleet or len(addressing.clients))]
         outer = outer_address(addressing, parameters.ip)
         mtu_bytes = max(_LEAST_MTU_BYTES, addressing.link_mtu_bytes - _OVERHEAD_BYTES[parameters.ip])
@@ -137,18 +140,18 @@ class Wireguard(System[WireguardSut]):
             None if site.fleet is None else fleet_access(addressing, own.public, keys, outer=outer, mtu_bytes=mtu_bytes)
         )
         if parameters.implementation == "wireguard-kernel":
-            return replace(await _bring_up_in_kernel(site, own_config, configs), fleet=access)
-        programs = await _find(site.hosts[addressing.gateway], parameters.implementation)
+            return replace(await _bring_up_in_kernel(site, programs, own_config, configs), fleet=access)
         gateway = await _daemon(site, addressing.gateway, GATEWAY_NAME, own_config, programs)
         await daemons.start(gateway)
         await daemons.wait_for_output(gateway, gateway.report[0], _READY_WITHIN_S, refused=_refused(programs))
         version = f"leadline-agent {site.hosts[addressing.gateway].agent_version} (boringtun)"
         if access is not None:
             up = BringUp(version, [], dict(site.server_address), (GATEWAY_NAME,), access)
-            return up if programs is None else await _named(up, site, programs, parameters.implementation)
+            return await _named(up, site, programs, parameters.implementation) if programs else up
         if addressing.site_to_site:
             await _route_client_lan(site)
-        expected = Expectation(INTERFACE, addressing.pool, tuple(addressing.server_lan.values()))
+        interface = addressing.free_interface(INTERFACE)
+        expected = Expectation(interface, addressing.pool, tuple(addressing.server_lan.values()))
         plans = []
         for end in addressing.clients:
             daemon = await _daemon(site, end.host, CLIENT_NAME, configs[end.host], programs)
@@ -156,7 +159,7 @@ class Wireguard(System[WireguardSut]):
         hooks = Hooks(configure=lambda plan: _add_routes(site, plan.client, plan.daemon.host))
         states = await unless_dead(daemons, gateway, connect(site, daemons, plans, hooks))
         up = BringUp(version, states, dict(site.server_address), (GATEWAY_NAME, CLIENT_NAME))
-        return up if programs is None else await _named(up, site, programs, parameters.implementation)
+        return await _named(up, site, programs, parameters.implementation) if programs else up
 
 
 def gateway_config(
@@ -181,7 +184,7 @@ def gateway_config(
         for number, public in enumerate(clients, 1)
     ]
     return {
-        "interface": INTERFACE,
+        "interface": addressing.free_interface(INTERFACE),
         "mtu": mtu_bytes,
         "private_key": own.private,
         "listen_port": PORT,
@@ -196,7 +199,7 @@ def client_config(
 ) -> dict[str, object]:
     """A client's end: traffic for the pool and the server's network goes to the gateway."""
     return {
-        "interface": INTERFACE,
+        "interface": addressing.free_interface(INTERFACE),
         "mtu": mtu_bytes,
         "private_key": own.private,
         "listen_port": None,
@@ -244,39 +247,56 @@ def _programs(parameters: WireguardSut, *names: str) -> list[Need]:
     return [Need("program", name, why, parameters.optional, _INSTALL[name]) for name in names]
 
 
-async def _find(host: HostOps, implementation: Implementation) -> Programs | None:
-    """The programs of another implementation than the embedded one."""
+async def _find_programs(site: Site, implementation: Implementation) -> dict[str, Programs]:
+    """The programs of another implementation than the embedded one, by host; empty for the embedded one. Hosts that
+    share this machine's files have the same ones.
+
+    Raises:
+        MissingBinary: a host lacks one.
+        MissingKernelFeature: a host's kernel has no WireGuard.
+    """
     from leadline.sut.wireguard_device import find_programs
 
-    return None if implementation == "embedded" else await find_programs(host, implementation)
+    if implementation == "embedded":
+        return {}
+    addressing = site.addressing
+    ends = [] if site.fleet is not None else [end.host for end in addressing.clients]
+    if not site.shared_files:
+        return {host: await find_programs(site.hosts[host], implementation) for host in (addressing.gateway, *ends)}
+    return dict.fromkeys(
+        (addressing.gateway, *ends), await find_programs(site.hosts[addressing.gateway], implementation)
+    )
 
 
-def _refused(programs: Programs | None) -> str | None:
+def _refused(programs: Mapping[str, Programs]) -> str | None:
     from leadline.sut.wireguard_device import FAILED
 
-    return None if programs is None else FAILED
+    return FAILED if programs else None
 
 
-async def _named(up: BringUp, site: Site, programs: Programs, implementation: Implementation) -> BringUp:
+async def _named(up: BringUp, site: Site, programs: Mapping[str, Programs], implementation: Implementation) -> BringUp:
     """The result under the implementation's own name and version."""
     from leadline.sut import wireguard_device
 
-    version = await wireguard_device.version(site.hosts[site.addressing.gateway], programs)
+    gateway = site.addressing.gateway
+    version = await wireguard_device.version(site.hosts[gateway], programs[gateway])
     names, titles = wireguard_device.NAMES, wireguard_device.TITLES
     return replace(up, version=version, name=names[implementation], title=titles[implementation])
 
 
-async def _bring_up_in_kernel(site: Site, gateway: dict[str, object], clients: dict[str, dict[str, object]]) -> BringUp:
-    """Set up the interfaces of the kernels; there is no process. They disappear with the trial's hosts."""
+async def _bring_up_in_kernel(
+    site: Site, programs: Mapping[str, Programs], gateway: dict[str, object], clients: dict[str, dict[str, object]]
+) -> BringUp:
+    """Set up the interfaces of the kernels; there is no process. They disappear with a lab's hosts; given hosts remove
+    them."""
     from leadline.sut import wireguard_device
     from leadline.sut.client_bringup import confirm
     from leadline.sut.model import BringUp, ClientState
 
     addressing = site.addressing
-    programs = await wireguard_device.find_programs(site.hosts[addressing.gateway], "wireguard-kernel")
     for host, config in {addressing.gateway: gateway, **clients}.items():
         file = await _write(site, host, wireguard_device.wg_config(config))
-        await wireguard_device.set_up_in_kernel(site.hosts[host], programs, config, file)
+        await wireguard_device.set_up_in_kernel(site.hosts[host], programs[host], config, file)
     if addressing.site_to_site:
         await _route_client_lan(site)
     ends = [end for end in addressing.clients if end.host in clients]
@@ -291,14 +311,16 @@ async def _write(site: Site, host: str, text: str) -> Path:
     return await site.hosts[host].write_file(site.files("wireguard") / f"{host}.conf", text)
 
 
-async def _daemon(site: Site, host: str, name: str, config: dict[str, object], programs: Programs | None) -> Daemon:
+async def _daemon(
+    site: Site, host: str, name: str, config: dict[str, object], programs: Mapping[str, Programs]
+) -> Daemon:
     from leadline.sut import wireguard_device
     from leadline.sut.daemons import Daemon
 
     ops, log = site.hosts[host], site.log_file("wireguard", host)
-    if programs is not None:
+    if programs:
         file = await _write(site, host, wireguard_device.wg_config(config))
-        argv = wireguard_device.wireguard_go_argv(programs, config, file)
+        argv = wireguard_device.wireguard_go_argv(programs[host], config, file)
         return Daemon(name, argv, log, (wireguard_device.READY, wireguard_device.FAILED), host)
     file = await ops.write_file(site.files("wireguard") / f"{host}.json", json.dumps(config, indent=1))
     return Daemon(name, (await ops.agent_program(), "wireguard", str(file)), log, (READY,), host)
@@ -306,17 +328,16 @@ async def _daemon(site: Site, host: str, name: str, config: dict[str, object], p
 
 async def _route_client_lan(site: Site) -> None:
     for network in site.addressing.client_lan.values():
-        await site.hosts[site.addressing.gateway].add_route(str(network), dev=INTERFACE)
+        await site.hosts[site.addressing.gateway].add_route(str(network), dev=site.addressing.free_interface(INTERFACE))
 
 
 async def _add_routes(site: Site, client: str, holder: str) -> None:
     """Route the server's network through the tunnel: on the host that holds it, and on a client behind that."""
     addressing = site.addressing
     for version, network in addressing.server_lan.items():
-        await site.hosts[holder].add_route(str(network), dev=INTERFACE)
+        await site.hosts[holder].add_route(str(network), dev=site.addressing.free_interface(INTERFACE))
         if holder != client:
-            near = gateway_address(addressing.client_lan[version])
-            await site.hosts[client].add_route(str(network), via=near)
+            await site.hosts[client].add_route(str(network), via=addressing.client_gateway(version))
 
 
 SYSTEM = Wireguard()

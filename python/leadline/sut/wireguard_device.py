@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from leadline.agents import kernel_support
 from leadline.agents.host_ops import HostOps
-from leadline.errors import MissingBinary, MissingKernelFeature, SutFailed
+from leadline.errors import MissingKernelFeature, SutFailed
 
 Implementation = Literal["embedded", "wireguard-go", "wireguard-kernel"]
 
@@ -28,6 +28,7 @@ TITLES = {"wireguard-go": "WireGuard (wireguard-go)", "wireguard-kernel": "WireG
 _SOCKETS = "/var/run/wireguard"
 """Where wireguard-go has its control sockets: a path in its program."""
 _WAIT_STEPS, _STEP_S = 250, 0.02
+_REMOVE = '[ ! -e "/proc/sys/net/ipv4/conf/$2" ] || exec "$1" link delete "$2"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ async def find_programs(host: HostOps, implementation: Implementation) -> Progra
 async def _find(host: HostOps, name: str, hint: str) -> str:
     path = await host.find_program(name)
     if path is None:
-        raise MissingBinary(name, hint=hint)
+        raise host.missing(name, hint)
     return path
 
 
@@ -114,6 +115,9 @@ async def set_up_in_kernel(host: HostOps, programs: Programs, config: Mapping[st
     Raises:
         SutFailed: a command refused it.
     """
+    await host.undo_at_end(
+        f"interface {config['interface']}", "sh", "-c", _REMOVE, "sh", programs.ip, config["interface"]
+    )
     created = f"{shlex.quote(programs.ip)} link add {config['interface']} type wireguard"
     done = await host.run("sh", "-c", " && ".join([created, *set_up_commands(programs, config, file)]))
     if done.status != 0:

@@ -24,12 +24,14 @@ from leadline.lab.topology import Layout
 from leadline.plan import Case
 from leadline.plan.host_address import HostAddress
 from leadline.plan.hosts import GATEWAYS
+from leadline.plan.sut import system_of
+from leadline.sut.addressing import Addressing
 from leadline.sut.model import Site
 from leadline.trial.event_log import EventLog
 from leadline.trial.links import layout_of, start_emulator
 from leadline.trial.losses import HostLosses
 from leadline.trial.notifications import HostSilent
-from leadline.trial.site import given_site, lab_site
+from leadline.trial.site import given_site, lab_site, survey_given_hosts
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
@@ -56,6 +58,8 @@ class Environment:
     server_address: dict[int, str] = field(default_factory=dict)
     key: str | None = field(default=None, repr=False)
     """The key of the server on given hosts: random, for this trial only, stored nowhere."""
+    addressing: Addressing | None = None
+    """The addresses of a tunnel between given hosts; None where nothing is brought up on them, and in a lab."""
     idle_poll: cpus.IdlePoll | None = None
     """Keeps CPUs from sleeping, if the plan asks for that and the kernel allows it."""
     losses: HostLosses | None = None
@@ -96,6 +100,8 @@ class Environment:
                 clients=self.clients,
                 serve_port=SESSION_PORT,
                 server_address=self.server_address,
+                addressing=self.addressing,
+                key=self.key,
             )
         return lab_site(
             self.lab,
@@ -178,7 +184,11 @@ async def build(
         addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items() if agent.lost is None}
         if case.hosts is not None:
             _check_addresses({name: named[name] for name in addresses}, addresses)
-            event_log.record("given-hosts", trial=label, gateways=_on_one_stack(env, addresses))
+            is_brought_up = system_of(case.sut).comes_up_on_given_hosts
+            gateways = _on_one_stack(env, addresses)
+            event_log.record("given-hosts", trial=label, gateways=gateways, brought_up=is_brought_up)
+            if is_brought_up:
+                env.addressing = await survey_given_hosts(case, env.agents, env.clients, label)
         bind = _bind(env, addresses[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(test.needs_https for test in case.tests)

@@ -130,7 +130,7 @@ def test_plan_can_leave_out_the_plain_route(load: Callable[..., Plan]) -> None:
 def test_given_hosts_have_no_plain_route(load: Callable[..., Plan]) -> None:
     hosts = "hosts: {gateway: local, server: {ssh: local, address: 127.0.0.1}, clients: [local]}\n"
     (case,) = load(f"name: given\n{hosts}sut: {{kind: given, label: own}}\nladder: true\n").cases
-    assert ladder_of(case) == (None, "given hosts are measured as they are")
+    assert ladder_of(case) == (None, "a given system is measured as it is")
     assert case.ladder is not None and case.ladder.overhead_bytes is None
 
 

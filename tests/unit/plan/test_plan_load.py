@@ -338,14 +338,8 @@ MISTAKES = [
         "plan.yaml:7: hosts.gateway: a site-to-site plan has no gateway; it has gateway-a, gateway-b, server and...",
     ),
     (
-        SMALL + LOCAL_HOSTS,
-        "plan.yaml:2: sut.kind: given hosts are measured as they "
-        "are: openvpn cannot be brought up there; say what s...",
-    ),
-    (
-        SMALL.replace("openvpn", "route") + LOCAL_HOSTS,
-        "plan.yaml:2: sut.kind: given hosts are measured as they "
-        "are: route cannot be brought up there; say what sta...",
+        SMALL.replace("openvpn", "strongswan") + LOCAL_HOSTS,
+        "plan.yaml:2: sut.kind: strongswan cannot be brought up on given hosts; use route, wireguard, openvpn, st...",
     ),
     (
         SMALL.replace("kind: openvpn", "kind: given") + LOCAL_HOSTS,
@@ -361,23 +355,23 @@ MISTAKES = [
     ),
     (
         GIVEN + LOCAL_HOSTS + "axes:\n  clients: [1]\n  sut.cipher: [AES-256-GCM, CHACHA20-POLY1305]",
-        "plan.yaml:9: 'sut.cipher' cannot differ between cases: given hosts are measured as they are; write a pl...",
+        "plan.yaml:9: 'sut.cipher' cannot differ between cases: a given system is measured as it is; write a pl...",
     ),
     (
         GIVEN + LOCAL_HOSTS + "axes:\n  sut: [{kind: given, label: a}, {kind: given, label: b}]",
-        "plan.yaml:8: 'sut' cannot differ between cases: given hosts are measured as they are; write a plan for ...",
+        "plan.yaml:8: 'sut' cannot differ between cases: a given system is measured as it is; write a plan for ...",
     ),
     (
         GIVEN + LOCAL_HOSTS + "include:\n  - {sut.label: b}",
-        "plan.yaml:8: 'sut.label' cannot differ between cases: given hosts are measured as they are; write a pla...",
+        "plan.yaml:8: 'sut.label' cannot differ between cases: a given system is measured as it is; write a pla...",
     ),
     (
         GIVEN.replace("pfSense 2.7 on an APU2", "'{box}'") + LOCAL_HOSTS + "axes: {box: [a, b]}",
-        "plan.yaml:2: sut: it cannot differ between cases: given hosts are measured as they are; write a plan fo...",
+        "plan.yaml:2: sut: it cannot differ between cases: a given system is measured as it is; write a plan fo...",
     ),
     (
         GIVEN + LOCAL_HOSTS + "profile: true",
-        "plan.yaml:7: profile: on given hosts the processes of the system under test are unknown; leave it out",
+        "plan.yaml:7: profile: on given hosts the processes of a given system are unknown; leave it out",
     ),
     (
         GIVEN + "hosts: {gateway: local, server: {ssh: srv, address: srv.example}, clients: [local]}",

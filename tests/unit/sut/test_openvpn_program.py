@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import re
 import shutil
 import stat
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from sites import FakeHost
 
 from leadline.errors import MissingBinary, SutFailed
 from leadline.sut.openvpn import program as programs
-from leadline.sut.openvpn.program import OpenvpnProgram, read_options, read_version
+from leadline.sut.openvpn.program import read_options, read_version
 
 SAID = """OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)] [LZO] [LZ4]
 library versions: OpenSSL 3.0.19 27 Jan 2026, LZO 2.10
@@ -76,21 +79,39 @@ def test_a_static_key_has_2048_bits_in_openvpns_format(tmp_path: Path) -> None:
     assert programs.static_key(tmp_path).read_text() != "\n".join((first, *lines, last, ""))
 
 
+def test_wrapped_keys_are_opened_by_their_servers_key_alone(tmp_path: Path) -> None:
+    file, clients = programs.wrapped_keys(tmp_path, ["client1", "client2"])
+    files = (file, *clients.values())
+    assert len({one.read_bytes() for one in files}) == 3
+    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+    server = pem(file, "server")
+    for client in clients.values():
+        key = pem(client, "client")
+        own, tag, hidden, length = key[:256], key[256:288], key[288:-2], key[-2:]
+        assert int.from_bytes(length) == len(key) - len(own)
+        decryptor = Cipher(algorithms.AES(server[:32]), modes.CTR(tag[:16])).decryptor()
+        plain = decryptor.update(hidden)
+        assert plain[:256] == own
+        assert (len(plain), plain[256]) == (256 + 9, 1), "the metadata are a time"
+        assert hmac.digest(server[64:96], length + plain, "sha256") == tag
+
+
+def pem(file: Path, end: str) -> bytes:
+    first, *lines, last = file.read_text().splitlines()
+    name = f"OpenVPN tls-crypt-v2 {end} key-----"
+    assert (first, last) == (f"-----BEGIN {name}", f"-----END {name}")
+    return base64.b64decode("".join(lines))
+
+
 @installed
-async def test_the_installed_program_knows_its_options_and_wraps_keys(tmp_path: Path) -> None:
+async def test_the_installed_program_knows_its_options_and_takes_the_keys(tmp_path: Path) -> None:
     program = await programs.find(HOST, "openvpn")
     assert program.version.startswith("OpenVPN 2.")
     assert program.knows("config")
     if not program.knows("tls-crypt-v2"):
         pytest.skip(f"{program.version} has no tls-crypt-v2")
-    server, clients = await programs.wrapped_keys(HOST, program, tmp_path, ["client1", "client2"])
-    contents = {file.read_bytes() for file in (server, *clients.values())}
-    assert len(contents) == 3
-    assert {stat.S_IMODE(file.stat().st_mode) for file in (server, *clients.values())} == {0o600}
-
-
-async def test_a_program_that_makes_no_keys(tmp_path: Path) -> None:
-    false = shutil.which("false")
-    assert false is not None
-    with pytest.raises(SutFailed, match="cannot make a tls-crypt-v2 key: exit 1"):
-        await programs.wrapped_keys(HOST, OpenvpnProgram(false, "x", frozenset()), tmp_path, ["client1"])
+    server, _ = programs.wrapped_keys(tmp_path, [])
+    made = await HOST.run(
+        program.path, "--tls-crypt-v2", str(server), "--genkey", "tls-crypt-v2-client", str(tmp_path / "client")
+    )
+    assert made.status == 0, made.output

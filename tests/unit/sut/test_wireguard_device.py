@@ -57,11 +57,14 @@ class Bare:
     async def find_program(self, name: str) -> str | None:
         return "/sbin/ip" if name == "ip" else None
 
+    def missing(self, program: str, hint: str) -> MissingBinary:
+        return MissingBinary(program, host=self.name, hint=hint)
+
 
 async def test_missing_program_is_named_with_its_package() -> None:
     with pytest.raises(MissingBinary) as missing:
         await find_programs(Bare(), "wireguard-go")  # type: ignore[arg-type]
-    assert str(missing.value) == "wg is not installed or not executable; apt-get install wireguard-tools"
+    assert str(missing.value) == "wg is not installed or not executable on gateway; apt-get install wireguard-tools"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ pub fn prepare(workload: Workload, task: &Task) -> Result<Box<dyn Ready>, ErrorR
         Workload::Crypto(spec) => crypto::prepare(spec),
         Workload::PacketGenerator(spec) => packets::prepare_generator(*spec),
         Workload::PacketReceiver(spec) => packets::prepare_receiver(*spec),
-        Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) | Workload::Emulate(_) => {
+        Workload::Serve(_) | Workload::Process(_) | Workload::Profile(_) | Workload::Undo(_) | Workload::Emulate(_) => {
             Err(input_error("not_a_load", "this workload generates no load"))
         }
     }

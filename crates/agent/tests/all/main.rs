@@ -11,3 +11,4 @@ mod peers;
 mod soaker;
 mod support;
 mod termination;
+mod undo;

@@ -25,6 +25,7 @@ class Openvpn(System[OpenvpnSut]):
     model = OpenvpnSut
     carries_fleets = True
     connects_hosts = True
+    comes_up_on_given_hosts = True
 
     def packets(self, parameters: OpenvpnSut, link_mtu_bytes: int) -> tuple[int, int] | None:
         """What its data channel adds with an AEAD cipher; other ciphers pad, which depends on each packet's size."""

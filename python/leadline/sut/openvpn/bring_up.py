@@ -6,17 +6,16 @@ Owns the order of steps; `config` writes the files, `log` reads the logs, `clien
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from pathlib import Path
 
-from leadline.agents.host_ops import HostOps
-from leadline.dataset.private_files import private_folder
-from leadline.errors import MissingBinary, NoClientConnected, SutFailed
+from leadline.errors import EnvironmentLimit, NoClientConnected, SutFailed
 from leadline.plan import ovpn
-from leadline.sut.addressing import gateway_address, outer_address
+from leadline.sut.addressing import outer_address
 from leadline.sut.client_bringup import ClientPlan, Hooks, connect, unless_dead
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.expectation import Expectation
-from leadline.sut.forwarding import forward
+from leadline.sut.forwarding import forward, route_back
 from leadline.sut.model import BringUp, FleetAccess, Site
 from leadline.sut.openvpn import log
 from leadline.sut.openvpn import program as programs
@@ -41,10 +40,14 @@ _SETTLES_S = 2.0
 
 async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> BringUp:
     """Make the keys, start the server, then all clients at the same time."""
-    gateway = site.hosts[site.addressing.gateway]
-    program = await programs.find(gateway, parameters.binary)
+    if 4 not in site.addressing.pool:
+        raise EnvironmentLimit("OpenVPN gives its clients IPv4 addresses, and the hosts have none")
+    found = await _find_programs(parameters, site)
+    program = found[site.addressing.gateway]
     await forward(site)
-    server, clients, access = await _write_files(parameters, site, program)
+    await route_back(site, site.addressing.pool)
+    with site.own_files("openvpn") as folder:
+        server, clients, access = await _write_files(parameters, site, found, folder)
     await daemons.start(server)
     try:
         await daemons.wait_for_output(server, log.READY, _SERVER_WITHIN_S)
@@ -59,8 +62,10 @@ async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> Brin
     )
     version = program.version
     if parameters.client is not None:
-        client = await programs.describe_client(gateway, parameters.client.command[0])
-        version = f"{version}; clients: {client}"
+        first = site.hosts[site.addressing.clients[0].host]
+        version = f"{version}; clients: {await programs.describe_client(first, parameters.client.command[0])}"
+    elif others := [one.version for one in found.values() if one.version != version]:
+        version = f"{version}; clients: {others[0]}"
     try:
         states = await unless_dead(daemons, server, connect(site, daemons, clients, hooks))
     except NoClientConnected as error:
@@ -69,15 +74,32 @@ async def bring_up(parameters: OpenvpnSut, site: Site, daemons: Daemons) -> Brin
     return BringUp(version, states, dict(site.server_address), (SERVER_NAME, CLIENT_NAME))
 
 
+async def _find_programs(parameters: OpenvpnSut, site: Site) -> dict[str, OpenvpnProgram]:
+    """OpenVPN's program on the gateway and on each client. Hosts that share this machine's files have the same one.
+
+    Raises:
+        MissingBinary: a host lacks it.
+        SutFailed: it is another program.
+    """
+    addressing = site.addressing
+    gateway = await programs.find(site.hosts[addressing.gateway], parameters.binary)
+    ends = [end.host for end in addressing.clients] if site.fleet is None else []
+    if site.shared_files or parameters.client is not None:
+        return dict.fromkeys((addressing.gateway, *ends), gateway)
+    return {addressing.gateway: gateway} | {
+        host: await programs.find(site.hosts[host], parameters.binary) for host in ends
+    }
+
+
 async def _write_files(
-    parameters: OpenvpnSut, site: Site, program: OpenvpnProgram
+    parameters: OpenvpnSut, site: Site, found: Mapping[str, OpenvpnProgram], folder: Path
 ) -> tuple[Daemon, list[ClientPlan], FleetAccess | None]:
-    """The keys and configurations of all ends; nothing is running yet."""
-    addressing, folder = site.addressing, site.files("openvpn")
-    gateway = site.hosts[addressing.gateway]
+    """The keys and configurations of all ends; nothing is running yet. `folder` is the controller's, for the keys."""
+    addressing, on_hosts = site.addressing, site.files("openvpn")
+    gateway, program = site.hosts[addressing.gateway], found[addressing.gateway]
     hosts = [end.host for end in addressing.clients]
     pki = issue(folder / "pki", addressing.gateway, hosts, now=datetime.datetime.now(datetime.UTC))
-    control, controls = await _control_keys(parameters, gateway, program, folder, hosts)
+    control, controls = _control_keys(parameters, program, folder, hosts)
     pushed = [
         network
         for network in route_networks(parameters, tuple(addressing.server_lan.values()))
@@ -86,8 +108,8 @@ async def _write_files(
     behind = tuple(addressing.client_lan.values()) if addressing.site_to_site else ()
     networks = Networks(addressing.pool, pushed, behind)
     if addressing.site_to_site:
-        await gateway.write_file(private_folder(folder / "ccd") / hosts[0], client_directory_entry(networks))
-    outer = outer_address(addressing, parameters.ip)
+        await gateway.write_file(site.files("openvpn/ccd") / hosts[0], client_directory_entry(networks))
+    outer, interface = outer_address(addressing, parameters.ip), addressing.free_interface(INTERFACE)
     text = server_config(
         parameters,
         program,
@@ -95,7 +117,8 @@ async def _write_files(
         networks,
         listen=outer,
         clients=site.fleet or len(hosts),
-        folder=folder,
+        folder=on_hosts,
+        interface=interface,
     )
     server = await _daemon(site, program, addressing.gateway, SERVER_NAME, text)
     if site.fleet is not None:
@@ -103,13 +126,16 @@ async def _write_files(
         keys = Keys(pki.authority, pki.clients[carrier], controls[carrier])
         text = client_config(parameters, program, keys, remote=outer)
         return server, [], _fleet_access(text, pki, networks)
-    expected = Expectation(INTERFACE, addressing.pool, tuple(pushed))
+    expected = Expectation(interface, addressing.pool, tuple(pushed))
     plans = []
     for end in addressing.clients:
         keys = Keys(pki.authority, pki.clients[end.host], controls[end.host])
-        text = client_config(parameters, program, keys, remote=outer)
+        text = client_config(parameters, found[end.host], keys, remote=outer, interface=interface)
+        for network in pushed:
+            # The daemon's own route would be refused beside one that a given host has already.
+            await site.hosts[end.host].remove_route(str(network))
         if parameters.client is None:
-            daemon = await _daemon(site, program, end.host, CLIENT_NAME, text)
+            daemon = await _daemon(site, found[end.host], end.host, CLIENT_NAME, text)
             plans.append(ClientPlan(end.client, daemon, log.READY, expected))
         else:
             daemon = await _foreign(site, parameters.client, end.host, text)
@@ -117,14 +143,16 @@ async def _write_files(
     return server, plans, None
 
 
-async def _control_keys(
-    parameters: OpenvpnSut, gateway: HostOps, program: OpenvpnProgram, folder: Path, hosts: list[str]
+def _control_keys(
+    parameters: OpenvpnSut, program: OpenvpnProgram, folder: Path, hosts: list[str]
 ) -> tuple[Path | None, dict[str, Path | None]]:
     match parameters.control:
         case "none":
             return None, dict.fromkeys(hosts)
         case "tls-crypt-v2":
-            server, clients = await programs.wrapped_keys(gateway, program, folder, hosts)
+            if not program.knows("tls-crypt-v2"):
+                raise SutFailed(f"{program.path} has no tls-crypt-v2, which OpenVPN has since 2.5")
+            server, clients = programs.wrapped_keys(folder, hosts)
             return server, dict(clients)
         case _:
             shared = programs.static_key(folder)
@@ -143,7 +171,8 @@ def _fleet_access(config: str, pki: Pki, networks: Networks) -> FleetAccess:
 
 
 async def _daemon(site: Site, program: OpenvpnProgram, host: str, name: str, config: str) -> Daemon:
-    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", config)
+    text = config if site.shared_files else _whole(config, of_server=name == SERVER_NAME).text
+    file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", text)
     argv = (program.path, "--config", str(file))
     return Daemon(name, argv, site.log_file("openvpn", host), log.REPORT, host)
 
@@ -156,16 +185,16 @@ async def _foreign(site: Site, client: OpenvpnClient, host: str, config: str) ->
     """
     program = await site.hosts[host].find_program(client.command[0])
     if program is None:
-        raise MissingBinary(client.command[0], hint="install it, or choose other cases with --only")
+        raise site.hosts[host].missing(client.command[0], "install it, or choose other cases with --only")
     lines = [line for line in config.splitlines() if line.split(maxsplit=1)[0] not in client.without]
     file = await site.hosts[host].write_file(site.files("openvpn") / f"{host}.conf", _whole("\n".join(lines)).text)
     argv = (program, *(word.replace("{config}", str(file)) for word in client.command[1:]))
     return Daemon(CLIENT_NAME, argv, site.log_file("openvpn", host), (*log.REPORT, client.ready), host)
 
 
-def _whole(config: str) -> ovpn.Profile:
+def _whole(config: str, *, of_server: bool = False) -> ovpn.Profile:
     """A configuration with its files inline."""
-    return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"))
+    return ovpn.whole(config, lambda name: Path(name).read_text(encoding="ascii"), of_server=of_server)
 
 
 async def _route_site(site: Site, plan: ClientPlan) -> None:
@@ -173,8 +202,7 @@ async def _route_site(site: Site, plan: ClientPlan) -> None:
     if plan.daemon.host == plan.client:
         return
     for version, network in site.addressing.server_lan.items():
-        near = gateway_address(site.addressing.client_lan[version])
-        await site.hosts[plan.client].add_route(str(network), via=near)
+        await site.hosts[plan.client].add_route(str(network), via=site.addressing.client_gateway(version))
 
 
 def _explain(daemons: Daemons, server: Daemon, plan: ClientPlan) -> str | None:

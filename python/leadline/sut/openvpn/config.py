@@ -16,7 +16,8 @@ from leadline.sut.openvpn.parameters import DEFAULT_INITIAL_RATE, OpenvpnSut
 from leadline.sut.openvpn.program import OpenvpnProgram
 from leadline.sut.pki import Identity
 
-INTERFACE = "tun0"
+INTERFACE = "tun"
+"""Begins the name of its interfaces."""
 PORT = 1194
 DEFAULT_MAX_CLIENTS = 1024
 """The daemon's default `max-clients`: more clients than this are refused."""
@@ -55,11 +56,12 @@ def server_config(
     listen: str,
     clients: int,
     folder: Path,
+    interface: str = f"{INTERFACE}0",
 ) -> str:
     """The gateway's file. `listen` is its WAN address, `clients` the number of expected clients, `folder` for its
     status file."""
     lines = [
-        f"dev {INTERFACE}",
+        f"dev {interface}",
         f"proto {_server_proto(parameters)}",
         f"local {listen}",
         f"port {PORT}",
@@ -80,11 +82,13 @@ def server_config(
     return _text(lines)
 
 
-def client_config(parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, *, remote: str) -> str:
+def client_config(
+    parameters: OpenvpnSut, program: OpenvpnProgram, keys: Keys, *, remote: str, interface: str = f"{INTERFACE}0"
+) -> str:
     """The file of a client. `remote` is the gateway's WAN address."""
     lines = [
         "client",
-        f"dev {INTERFACE}",
+        f"dev {interface}",
         # Without the IP version, which follows from the remote's address: not every client knows `udp4`.
         "proto udp" if parameters.transport == "udp" else "proto tcp-client",
         f"remote {remote} {PORT}",

@@ -1,23 +1,33 @@
-"""An OpenVPN program: its version, its options, and the keys that only it can make.
+"""An OpenVPN program: its version, its options, and keys in its formats.
 
 The options are read from the program itself, since builds of one version differ.
 """
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import hmac
 import re
 import secrets
+import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from leadline.agents.host_ops import HostOps
 from leadline.dataset.private_files import write_private
 from leadline.errors import MissingBinary, SutFailed
 
-_AT_ONCE = 8
 _VERSION_CHARACTERS = 100
+_SERVER_KEY_BYTES = 128
+"""Two keys in 64 bytes each: that of AES-256 and that of HMAC-SHA256, which begin them."""
+_CLIENT_KEY_BYTES = 256
+_TAG_BYTES = 32
+_TIMESTAMP = b"\x01"
+"""The type of the metadata that OpenVPN itself writes by default: the time at which a key was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +54,7 @@ async def find(host: HostOps, binary: str) -> OpenvpnProgram:
     """
     path = await host.find_program(binary)
     if path is None:
-        raise MissingBinary(
-            binary, hint="install OpenVPN (apt-get install openvpn), or let sut.binary name its program"
-        )
+        raise host.missing(binary, "install OpenVPN (apt-get install openvpn), or let sut.binary name its program")
     # Both exit with 1 in some versions, so only their output counts.
     version = await host.run(path, "--version")
     usage = await host.run(path, "--help")
@@ -95,32 +103,30 @@ def static_key(folder: Path) -> Path:
     return write_private(folder / "control.key", text)
 
 
-async def wrapped_keys(
-    host: HostOps, program: OpenvpnProgram, folder: Path, clients: Sequence[str]
-) -> tuple[Path, dict[str, Path]]:
-    """A new tls-crypt-v2 server key, and for each client a key that is wrapped with it.
-
-    Raises:
-        SutFailed: the program cannot make them; tls-crypt-v2 exists since 2.5.
-    """
-    server = folder / "control-server.key"
-    await _generate(host, program, "--genkey", "tls-crypt-v2-server", str(server))
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(client: str) -> Path:
-        file = folder / f"control-{client}.key"
-        async with gate:
-            options = ("--tls-crypt-v2", str(server), "--genkey", "tls-crypt-v2-client", str(file))
-            await _generate(host, program, *options)
-        return file
-
-    files = await asyncio.gather(*(one(client) for client in clients))
-    return server, dict(zip(clients, files, strict=True))
+def wrapped_keys(folder: Path, clients: Sequence[str]) -> tuple[Path, dict[str, Path]]:
+    """A new tls-crypt-v2 server key, and for each client a key that is wrapped with it (doc/tls-crypt-v2.txt of
+    OpenVPN)."""
+    server = secrets.token_bytes(_SERVER_KEY_BYTES)
+    file = write_private(folder / "control-server.key", _pem("server", server))
+    return file, {
+        client: write_private(folder / f"control-{client}.key", _pem("client", _wrapped_key(server)))
+        for client in clients
+    }
 
 
-async def _generate(host: HostOps, program: OpenvpnProgram, *options: str) -> None:
-    """Make a key with OpenVPN, which gives the file mode 600."""
-    done = await host.run(program.path, *options)
-    if done.status != 0:
-        why = " ".join(done.output.split()) or f"exit {done.status}"
-        raise SutFailed(f"{program.path} cannot make a tls-crypt-v2 key: {why}")
+def _wrapped_key(server: bytes) -> bytes:
+    """A client's key Kc, and the same as only the server can read it: T, then what AES-256-CTR makes of Kc and of the
+    metadata, then the length of all of this."""
+    client = secrets.token_bytes(_CLIENT_KEY_BYTES)
+    plain = client + _TIMESTAMP + struct.pack(">Q", int(time.time()))
+    length = struct.pack(">H", _TAG_BYTES + len(plain) + 2)
+    tag = hmac.digest(server[64:96], length + plain, "sha256")
+    encryptor = Cipher(algorithms.AES(server[:32]), modes.CTR(tag[:16])).encryptor()
+    return client + tag + encryptor.update(plain) + encryptor.finalize() + length
+
+
+def _pem(end: str, key: bytes) -> str:
+    text = base64.b64encode(key).decode("ascii")
+    lines = (text[start : start + 64] for start in range(0, len(text), 64))
+    name = f"OpenVPN tls-crypt-v2 {end} key"
+    return "\n".join((f"-----BEGIN {name}-----", *lines, f"-----END {name}-----", ""))

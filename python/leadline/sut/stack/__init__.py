@@ -1,4 +1,4 @@
-"""The system `stack`: tiers of real daemons that answer HTTP, on the lab's gateway and server.
+"""The system `stack`: tiers of real daemons that answer HTTP, on the gateway and the server.
 
 `parameters` is its model; `placement` chooses hosts, ports and CPUs, `bring_up` starts and verifies, `counters` reads
 what the daemons count themselves. `bank.js` is the service of the tier `node`.
@@ -28,6 +28,7 @@ class Stack(System[StackSut]):
     model = StackSut
     compared_with_route = False
     answers_itself = True
+    comes_up_on_given_hosts = True
 
     def test_conflicts(self, parameters: StackSut, test: BaseTest) -> Iterator[Conflict]:
         """Tests of other kinds than HTTP, and those that speak TLS where the first tier does not, or the reverse."""

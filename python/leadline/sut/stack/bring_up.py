@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.agents.asyncio_tools import unless
-from leadline.errors import MissingBinary, SutFailed
+from leadline.errors import SutFailed
 from leadline.sut.daemons import Daemon, Daemons
 from leadline.sut.model import BringUp, ServedTier, Site
 from leadline.sut.pki import issue
@@ -121,7 +121,7 @@ class _Stack:
                 commands = [await self._prepare_haproxy(one, tier, behind)]
             case NodeTier() as tier:
                 assert behind is not None
-                commands = self._make_node_commands(one, tier, behind)
+                commands = await self._prepare_node(one, tier, behind)
             case RedisTier() as tier:
                 commands = [self._make_redis_command(one, tier)]
             case CommandTier() as tier:
@@ -143,7 +143,8 @@ class _Stack:
     async def _find_program(self, one: PlacedTier, name: str) -> str:
         path = await self.site.hosts[one.host].find_program(name)
         if path is None:
-            raise MissingBinary(name, hint=INSTALL.get(_get_kind(one), f"the tier '{one.tier.name}' needs it"))
+            hint = INSTALL.get(_get_kind(one), f"the tier '{one.tier.name}' needs it")
+            raise self.site.hosts[one.host].missing(name, hint)
         return path
 
     @staticmethod
@@ -154,14 +155,9 @@ class _Stack:
         host, folder = self.site.hosts[one.host], self.site.files("stack")
         certificate = None
         if tier.tls != "off":
-            pki = issue(
-                self.site.files(f"stack-{tier.name}"),
-                one.host,
-                [],
-                now=datetime.datetime.now(datetime.UTC),
-                keys=tier.certificate,
-            )
-            both = pki.server.certificate.read_bytes() + pki.server.key.read_bytes()
+            with self.site.own_files(f"stack-{tier.name}") as own:
+                pki = issue(own, one.host, [], now=datetime.datetime.now(datetime.UTC), keys=tier.certificate)
+                both = pki.server.certificate.read_bytes() + pki.server.key.read_bytes()
             certificate = str(await host.write_file(folder / f"{tier.name}.pem", both))
         paths = haproxy.HaproxyPaths(str(statistics_socket(self.site, tier.name)), certificate)
         port = one.ports[0]
@@ -172,12 +168,16 @@ class _Stack:
         config = await host.write_file(folder / f"{tier.name}.cfg", text)
         return (tier.binary, "-db", "-f", str(config))
 
-    @staticmethod
-    def _make_node_commands(one: PlacedTier, tier: NodeTier, behind: PlacedTier) -> list[tuple[str, ...]]:
+    async def _prepare_node(self, one: PlacedTier, tier: NodeTier, behind: PlacedTier) -> list[tuple[str, ...]]:
+        service = SERVICE
+        if not self.site.shared_files:
+            service = await self.site.hosts[one.host].write_file(
+                self.site.files("stack") / SERVICE.name, SERVICE.read_bytes()
+            )
         redis = (behind.address, str(behind.ports[0]))
         common = (*redis, str(tier.keep_alive_timeout_ms), str(tier.accounts))
         return [
-            (tier.binary, str(SERVICE), one.address, str(port), *common, *(["create"] if number == 0 else []))
+            (tier.binary, str(service), one.address, str(port), *common, *(["create"] if number == 0 else []))
             for number, port in enumerate(one.ports)
         ]
 

@@ -45,7 +45,7 @@ async def read_counters(
         counted: dict[str, Any] = {}
         with contextlib.suppress(LeadlineError, OSError, TimeoutError):
             counted |= await _of_daemon(one, site)
-        if isinstance(one.tier, HaproxyTier) and one.tier.log_every:
+        if isinstance(one.tier, HaproxyTier) and one.tier.log_every and site.shared_files:
             earlier = (before or {}).get(one.tier.name, {}).get("log_bytes")
             counted |= await asyncio.to_thread(_of_log, site.log_file(one.processes[0], one.host), earlier)
         if parents := await _parents(one, site, daemons):
@@ -57,6 +57,9 @@ async def read_counters(
 
 async def _of_daemon(one: PlacedTier, site: Site) -> dict[str, Any]:
     if isinstance(one.tier, HaproxyTier):
+        if not site.shared_files:
+            # Its socket and its log are files of another host.
+            return {}
         async with asyncio.timeout(_ANSWER_WITHIN_S):
             text = await _ask(statistics_socket(site, one.tier.name), "show stat\n")
         return dict(read_statistics(text))
