@@ -140,7 +140,7 @@ def test_a_host_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     done = run(tmp_path, '"ssh://nobody@127.0.0.9:1"', behind_ssh(tmp_path))
     assert done.returncode == 1
     error = json.loads(done.stdout)["trials"][0]["error"]
-    assert "the agent on server is lost" in error
+    assert "the agent on server (ssh://nobody@127.0.0.9:1) is lost" in error
     assert "127.0.0.9" in error
 
 
@@ -202,4 +202,4 @@ def test_a_host_name_that_no_resolver_takes_fails_its_trial_by_name(tmp_path: Pa
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)
     assert (document["status"], document["trials"][0]["status"]) == ("failed", "failed")
-    assert "the agent on server is lost" in document["trials"][0]["error"]
+    assert "the agent on server (ssh://xxx" in document["trials"][0]["error"]
