@@ -292,7 +292,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
     "key": (("--key", "mine"), {}, "--key: aws in us-east-1 has no key pair mine; leave --key out"),
     "fleet's key": (("--key", "leadline-fleet-x"), {}, "--key: leadline-fleet-x is a fleet's own"),
     "floating network": (("--floating-network", "x"), {}, "--floating-network: aws gives public addresses by itself"),
-    "ttl": (("--ttl", "1s"), {}, "--ttl: 1s is not in its limits; 5 min to 168 h"),
+    "ttl": (("--ttl", "1s"), {}, "--ttl: 1s is not in its limits; 10 min to 168 h"),
     "from": (("--from", "here"), {}, "--from: Expected 4 octets in 'here'; write an IPv4 network"),
     "name": (("--name", "My fleet"), {}, "'My fleet' cannot be the name of a fleet"),
     "endpoint": ((), {"AWS_ENDPOINT_URL_EC2": "http://127.0.0.1/ec2"}, "http://127.0.0.1/ec2 cannot be an endpoint"),

@@ -64,6 +64,33 @@ def test_plan_runs_over_each_launcher_and_leaves_nothing(tmp_path: Path, launche
 
 
 @needs_sshd
+@pytest.mark.full_matrix
+@pytest.mark.parametrize(("cut_s", "is_lost"), [(3, False), (12, True), (60, True)])
+@pytest.mark.decided_by("how long the cable is out")
+def test_cut_network_is_survived_or_named(tmp_path: Path, cut_s: int, is_lost: bool) -> None:
+    """Ten seconds without a heartbeat are a loss; the agent ends after twenty, and leaves nothing."""
+    (tmp_path / "plan.yaml").write_text(
+        "name: cut\nsut: {kind: given, label: forwarding}\ntests: [{name: rr, kind: rr, rate: 20/s, duration: 25s}]\n"
+    )
+    program = [*INSIDE, sys.executable, str(HERE / "three_hosts.py"), "ssh", str(tmp_path)]
+    words = [str(cli.quick_command), "run", str(tmp_path / "plan.yaml"), "--json", "--out", str(tmp_path / "runs")]
+    done = subprocess.run(
+        [*program, *words, "--hosts", "@HOSTS@"],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        env={**os.environ, "CUT_S": str(cut_s)},
+    )
+    [trial] = json.loads(done.stdout)["trials"]
+    assert (done.returncode, trial["status"]) == ((1, "failed") if is_lost else (0, "done")), done.stderr
+    if is_lost:
+        assert "the agent on client1 is lost: no heartbeat for 10 s" in trial["error"]
+        assert "client1 has been silent for 4 s" in done.stderr
+    assert json.loads((tmp_path / "left.json").read_text()) == {}
+
+
+@needs_sshd
 def test_doctor_shows_hosts_side_by_side(tmp_path: Path) -> None:
     program = [*INSIDE, sys.executable, str(HERE / "three_hosts.py"), "ssh", str(tmp_path)]
     words = [*program, str(cli.quick_command), "doctor", "--json", "--hosts", "@HOSTS@"]

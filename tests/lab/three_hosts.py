@@ -12,12 +12,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sshd import PORT, Keys
 
+MAX_END_S = 60
+"""After a cut network: an agent that hears nothing ends by itself within half of this."""
 NAMES = ("gateway", "server", "client1")
 ADDRESSES = {"gateway": "10.81.0.1", "server": "10.82.0.2", "client1": "10.81.0.2"}
 KUBECTL = """#!/bin/sh
@@ -144,18 +147,37 @@ def _agents_in(network: int) -> Iterator[str]:
             continue
 
 
+def cut(command: subprocess.Popen[bytes], folder: Path, for_s: float) -> None:
+    """Pull the client's management cable once the load runs, and put it back after this time."""
+    while command.poll() is None:
+        journals = list((folder / "runs").glob("*/journal.ndjson"))
+        if journals and '"type":"started"' in journals[0].read_text():
+            break
+        time.sleep(0.1)
+    near = f"m{NAMES.index('client1') + 1}"
+    ip("link", "set", near, "down")
+    time.sleep(for_s)
+    ip("link", "set", near, "up")
+
+
 def main(launcher: str, folder: Path, argv: Sequence[str]) -> int:
     """Build, run, look, take down; returns the command's status."""
     with ExitStack() as stack, hosts(folder) as pids:
         given = inventory(launcher, folder, pids, stack)
         before = state(pids)
         environment = {**os.environ, "FOLDER": str(folder), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-        done = subprocess.run([word.replace("@HOSTS@", given) for word in argv], env=environment, check=False)
-        after = state(pids)
+        words = [word.replace("@HOSTS@", given) for word in argv]
+        with subprocess.Popen(words, env=environment) as command:
+            if (cut_s := os.environ.get("CUT_S")) is not None:
+                cut(command, folder, float(cut_s))
+            status = command.wait()
+        deadline_s = time.monotonic() + (MAX_END_S if cut_s is not None else 0)
+        while (after := state(pids)) != before and time.monotonic() < deadline_s:
+            time.sleep(0.5)
         left = {name: [before[name], after[name]] for name in before if before[name] != after[name]}
         (folder / "left.json").write_text(json.dumps(left))
         stack.close()
-    return done.returncode
+    return status
 
 
 if __name__ == "__main__":

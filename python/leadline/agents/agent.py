@@ -58,7 +58,7 @@ from leadline.contract.models import (
     WakeUpFacts,
     WakeUpReply,
 )
-from leadline.errors import AgentLost, MissingBinary, TaskFailed
+from leadline.errors import AgentError, AgentLost, MissingBinary, TaskFailed
 from leadline.masking import mask_line
 
 Sink = Callable[[str, Event, bytes], None]
@@ -144,6 +144,8 @@ class Agent:
             raise AgentLost(
                 named(name, launch.place), f"{error.filename or launch.argv[0]} cannot be started: {error.strerror}"
             ) from error
+        except AgentError as error:  # its launcher has lost the host
+            raise AgentLost(named(name, launch.place), error.message) from error
         agent = cls(name, channel, sink, kept, launch.place)
         agent._on_silence = on_silence
         if launch.launcher.is_remote:

@@ -24,9 +24,9 @@ from leadline.errors import AgentLost
 
 ARCHITECTURES = ("x86_64", "aarch64")
 """As `uname -m` names them."""
-WITHIN_S = 120.0
-"""Time limit of a copy; the program has some 15 MB."""
-_PROBE_WITHIN_S = 60.0
+MIN_RATE = 50_000
+"""Bytes per second: a copy that takes longer at this rate, and a minute more, has failed."""
+_ANSWER_WITHIN_S = 60.0
 _SAID_BYTES = 500
 
 # Folders that may hold the cache, the best one first. Those below /var/tmp and /tmp must be the user's own: anyone can
@@ -34,22 +34,29 @@ _SAID_BYTES = 500
 _FOLDERS = (
     'user=$(id -u); for folder in "$XDG_CACHE_HOME" "${HOME:+$HOME/.cache}" '
     '"/var/tmp/leadline-$user" "/tmp/leadline-$user" "/dev/shm/leadline-$user"; do [ -n "$folder" ] || continue; '
+    'case $folder in */"leadline-$user") %s[ -O "$folder" ] && [ ! -L "$folder" ] || continue; '
+    # Nobody else can write to it: drwx------.
+    'case $(ls -ld "$folder") in d????-??-*) ;; *) continue ;; esac ;; esac; '
 )
+_MAKE = 'mkdir -m 700 "$folder" 2>/dev/null; '
 _HASH = 'sum() { sha256sum <"$1" | cut -d" " -f1; }; '
 _FIND = (
-    "command -v sha256sum >/dev/null || { echo without sha256sum; exit; }; "
+    # A shell that greets may leave its last line open.
+    "echo; command -v sha256sum >/dev/null || { echo without sha256sum; exit; }; "
     'machine=$(uname -m); [ "$machine" = arm64 ] && machine=aarch64; hash=; '
     'for known; do [ "${known%%=*}" = "$machine" ] && hash=${known#*=}; done; '
     '[ -n "$hash" ] || { echo "unknown $machine"; exit; }; '
-    f'{_HASH}{_FOLDERS}file="$folder/leadline/agents/$hash/{AGENT_NAME}"; '
+    f'{_HASH}{_FOLDERS % ""}file="$folder/leadline/agents/$hash/{AGENT_NAME}"; '
     '[ -O "$file" ] && [ -x "$file" ] && [ "$(sum "$file")" = "$hash" ] && { echo "has $file"; exit; }; done; '
     'echo "lacks $machine"'
 )
 """Arguments: ARCHITECTURE=HASH for each agent there is. Prints what the host has."""
 _COPY = (
-    f"umask 077; hash=$1; skip=$2; {_HASH}{_FOLDERS}"
+    f"echo; umask 077; hash=$1; skip=$2; {_HASH}{_FOLDERS % _MAKE}"
     'folder="$folder/leadline/agents/$hash"; mkdir -p "$folder" 2>/dev/null && [ -O "$folder" ] || continue; '
-    'new="$folder/new-$$"; trap \'rm -f "$new"\' EXIT; '
+    # What earlier copies left whose processes were killed.
+    'find "$folder" -name "new-*" -mtime +0 -exec rm -f {} + 2>/dev/null; '
+    'new=$(mktemp "$folder/new-XXXXXX") || continue; trap \'rm -f "$new"\' EXIT; trap "exit 1" HUP INT TERM; '
     # A filesystem that runs no programs.
     '{ printf "#!/bin/sh\\n" >"$new" && chmod 700 "$new" && "$new"; } 2>/dev/null || { rm -f "$new"; continue; }; '
     '[ "$skip" -gt 0 ] && { skip=$((skip - 1)); rm -f "$new"; continue; }; '
@@ -130,7 +137,7 @@ class Deployment:
 
 async def _find(name: str, launcher: Launcher, hashes: Mapping[str, str]) -> str:
     known = [f"{machine}={hash_}" for machine, hash_ in hashes.items()]
-    return await _ask(name, launcher, ("sh", "-c", _FIND, "sh", *known), None, _PROBE_WITHIN_S)
+    return await _ask(name, launcher, ("sh", "-c", _FIND, "sh", *known), None, _ANSWER_WITHIN_S)
 
 
 async def _copy(name: str, launcher: Launcher, program: Path, hash_: str) -> str:
@@ -139,7 +146,7 @@ async def _copy(name: str, launcher: Launcher, program: Path, hash_: str) -> str
     failures: list[str] = []
     while True:
         argv = ("sh", "-c", _COPY, "sh", hash_, str(len(failures)))
-        said = await _ask(name, launcher, argv, content, WITHIN_S)
+        said = await _ask(name, launcher, argv, content, _ANSWER_WITHIN_S + len(content) / MIN_RATE)
         if said.startswith("has "):
             return said.removeprefix("has ")
         if said == "nowhere":

@@ -105,10 +105,10 @@ class ReachedHosts:
         return Launch(argv, launcher=host, place=place, address=host.address)
 
     async def _cluster(self, address: HostAddress) -> RayCluster:
-        """The cluster with as many nodes as the plan has, or more; opened once for a run."""
+        """The cluster with as many nodes as the plan has, or more; opened once for a run, and again if Ray is gone from it."""
         async with self._opening:
             cluster = self._clusters.get(address.text)
-            if cluster is None or len(cluster.hosts) < address.hosts:
+            if cluster is None or cluster.is_over or len(cluster.hosts) < address.hosts:
                 if cluster is not None:
                     await cluster.close()
                 head = address.text.removeprefix("ray://") or None

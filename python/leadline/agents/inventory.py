@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def _of_file(path: Path, text: str) -> list[InventoryHost]:
     document = _own_document(text)
     if isinstance(document, Mapping):
         if document.get("kind") in ("List", "PodList", "Pod"):
-            return inventory.pod_hosts(document)
+            return _shaped(inventory.pod_hosts, document, "what `kubectl get pods -o json` prints")
         if document.keys() <= inventory.PLAN_KEYS:
             clients = document.get("clients", [])
             named = [{"role": role, **_entry(document[role])} for role in document if role != "clients"]
@@ -81,7 +81,21 @@ def _of_file(path: Path, text: str) -> list[InventoryHost]:
 
 
 def _entry(host: Any) -> dict[str, Any]:
-    return inventory.where_of(host) if isinstance(host, str) else dict(host)
+    if isinstance(host, str):
+        return dict(inventory.where_of(host))
+    if not isinstance(host, Mapping):
+        raise ValueError(f"{host!r} is neither an address nor a mapping")
+    return dict(host)
+
+
+def _shaped(
+    read: Callable[[Mapping[str, Any]], list[InventoryHost]], document: Mapping[str, Any], what: str
+) -> list[InventoryHost]:
+    """The hosts of a document that a program prints."""
+    try:
+        return read(document)
+    except (AttributeError, TypeError, KeyError):
+        raise ValueError(f"it is not {what}") from None
 
 
 def _own_document(text: str) -> Any:
@@ -94,6 +108,8 @@ def _own_document(text: str) -> Any:
         return json.loads(content)  # of a fleet of pods it is large, and YAML is slow
     except ValueError:
         pass
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     try:
         return read_document(content, str(path))
     except PlanError:
@@ -128,7 +144,7 @@ def _ask_ansible(path: Path) -> Mapping[str, Any]:
         last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         raise ValueError(f"ansible-inventory: {last}")
     found = json.loads(done.stdout)
-    hosts = inventory.ansible_hosts(found)
+    hosts = _shaped(inventory.ansible_hosts, found, "what `ansible-inventory --list` prints")
     if not hosts:
         raise ValueError("it has no hosts, or is no inventory")
     return dict(found)

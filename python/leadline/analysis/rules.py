@@ -135,7 +135,10 @@ def whole(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _was_lost_by_the_end(data: TestData, host: str, lost: LostHost) -> bool:
-    """Whether a test is without a host: it was lost before the test, or gave no figures."""
+    """Whether a test is without a host that it should have: it was lost before the test, or gave no figures."""
+    has_all = data.left_out or (data.clients_wanted is not None and len(data.hosts) >= data.clients_wanted)
+    if host not in data.hosts and has_all:
+        return False
     return host not in {found.host for found in data.outcomes} and (
         host in data.hosts or data.start_at_ns is None or lost.at_ns <= data.start_at_ns
     )

@@ -453,6 +453,7 @@ class _Reading:
             left_out=tuple(record.get("left_out") or ()),
             receivers=_tasks_of(record, "receivers"),
             reflectors=_tasks_of(record, "reflectors"),
+            clients_wanted=(record.get("test") or {}).get("clients"),
             case=trial.case,
             repeat=trial.repeat,
             parameters=trial.parameters,

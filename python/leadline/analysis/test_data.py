@@ -351,6 +351,8 @@ class TestData:
     host_specs: HostSpecs = field(default_factory=lambda: HostSpecs({}, {}))
     # Clients that have no part of the load, because a total is too small for all.
     left_out: tuple[str, ...] = ()
+    # The number of clients that the test itself asks for; None: all.
+    clients_wanted: int | None = None
     # The tasks that receive it, by host and name, where a load has receivers of its own.
     receivers: frozenset[tuple[str, str]] = frozenset()
     # Those that send it back, to a receiver beside the generator.

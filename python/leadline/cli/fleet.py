@@ -259,7 +259,7 @@ def _request(name: str, count: int, machine_type: str, ttl: str, ssh_from: str, 
 
     ttl_s = _seconds("--ttl", ttl)
     if not MIN_TTL_S <= ttl_s <= MAX_TTL_S:
-        raise InputError(f"--ttl: {ttl} is not in its limits", hint="5 min to 168 h")
+        raise InputError(f"--ttl: {ttl} is not in its limits", hint="10 min to 168 h")
     if (others["key"] or "").startswith(RESOURCE_PREFIX):
         raise InputError(f"--key: {others['key']} is a fleet's own", hint="name a key pair of your own")
     try:

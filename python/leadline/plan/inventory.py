@@ -7,6 +7,7 @@ lists, the aliases of an ssh_config(5).
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -70,11 +71,16 @@ def _own_host(entry: Any, number: int) -> InventoryHost:
     unknown = [key for key in entry if key not in _OWN_KEYS]
     if unknown:
         raise ValueError(f"host {number}: unknown key '{unknown[0]}'; it has {', '.join(sorted(_OWN_KEYS))}")
-    where = {key: str(entry[key]) for key in (*_WHERE, "ssh_config") if key in entry}
+    where = {key: entry[key] for key in (*_WHERE, "ssh_config") if key in entry}
+    untold = next((key for key, value in where.items() if not isinstance(value, str) or not value.strip()), None)
+    if untold is not None:
+        raise ValueError(f"host {number}: {untold} is {where[untold]!r}, and not a text")
     role = entry.get("role")
     if role is not None and role not in _ROLES:
         raise ValueError(f"host {number}: {role!r} is not a role; roles are {', '.join(_ROLES)}")
     addresses = entry.get("address", ())
+    if not isinstance(addresses, str | list | tuple):
+        raise ValueError(f"host {number}: address is {addresses!r}, and neither an IP address nor a list of them")
     texts = (addresses,) if isinstance(addresses, str) else tuple(map(str, addresses))
     name = str(entry.get("name") or next(iter(where.values()), f"host {number}"))
     return InventoryHost(name, where, texts, role)
@@ -129,7 +135,7 @@ def _ansible_host(name: str, variables: Mapping[str, Any], role: str | None) -> 
     if connection == "local":
         return InventoryHost(name, {"ssh": "local"}, addresses, role)
     if connection in ("docker", "podman"):
-        command = f"{connection} exec -i {host}"
+        command = f"{connection} exec -i {shlex.quote(host)}"
         return InventoryHost(name, {"exec": command}, tuple(text for text in (address,) if text), role)
     if connection not in ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.netcommon.libssh"):
         raise ValueError(f"{name}: ansible_connection {connection} is not one that carries an agent; use ssh")
@@ -146,14 +152,14 @@ def pod_hosts(document: Mapping[str, Any]) -> list[InventoryHost]:
     for pod in document.get("items", [document]):
         meta, status = pod.get("metadata", {}), pod.get("status", {})
         name, space = str(meta.get("name")), str(meta.get("namespace", "default"))
-        role = meta.get("labels", {}).get("leadline-role")
+        role = (meta.get("labels") or {}).get("leadline-role")
         if role is not None and role not in _ROLES:
             raise ValueError(f"pod {name}: leadline-role {role!r} is not a role; roles are {', '.join(_ROLES)}")
         is_leaving = meta.get("deletionTimestamp") is not None
         phase = "Terminating" if is_leaving else str(status.get("phase", "of an unknown phase"))
         addresses = [str(entry["ip"]) for entry in status.get("podIPs", []) if entry.get("ip")]
         addresses = addresses or ([str(status["podIP"])] if status.get("podIP") else [])
-        where = {"exec": f"kubectl exec -i -n {space} {name} --"}
+        where = {"exec": f"kubectl exec -i -n {shlex.quote(space)} {shlex.quote(name)} --"}
         out = None if phase == "Running" else f"it is {phase}"
         found.append(InventoryHost(name, where, tuple(addresses), role, out))
     return found

@@ -10,11 +10,12 @@ import math
 import secrets
 import socket
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TypeVar
 
 from leadline.agents import Agent, ClockComparison, Launch, ReachedHosts, UnreadObservation, agent_binary
 from leadline.errors import AgentLost, LeadlineError
@@ -35,6 +36,7 @@ from leadline.trial.site import given_site, lab_site, survey_given_hosts
 from leadline.trial.wake_up import record_wake_ups, waits_for_idle_cpus
 from leadline.trial.workloads import SESSION_PORT, serve_everything
 
+Answer = TypeVar("Answer")
 SERVER = "server"
 SERVE_TASK = "serve"
 # Watching costs about 0.2 % of a core per host and 10 samples a second; many clients on one machine share the cost
@@ -115,6 +117,25 @@ class Environment:
             fleet=self.case.fleet,
         )
 
+    @property
+    def present(self) -> dict[str, Agent]:
+        """The agents of the hosts that are not lost."""
+        return {name: agent for name, agent in self.agents.items() if agent.lost is None}
+
+    async def ask_each(self, ask: Callable[[Agent], Awaitable[Answer]]) -> dict[str, Answer]:
+        """What each host answers, side by side; without those that the trial goes on without."""
+
+        async def answer(name: str, agent: Agent) -> Answer | None:
+            try:
+                return await ask(agent)
+            except AgentLost as error:
+                if not self.goes_on_without(name, error):
+                    raise
+                return None
+
+        found = await asyncio.gather(*(answer(name, agent) for name, agent in self.agents.items()))
+        return {name: one for name, one in zip(self.agents, found, strict=True) if one is not None}
+
     async def failure(self) -> Exception:
         """Wait until an agent is lost that the trial does not go on without, and return the error; waits forever
         otherwise."""
@@ -139,8 +160,7 @@ class Environment:
         Raises:
             AgentLost: one is gone.
         """
-        present = (agent for agent in self.agents.values() if agent.lost is None)
-        await asyncio.gather(*(agent.compare_clocks(1) for agent in present))
+        await asyncio.gather(*(agent.compare_clocks(1) for agent in self.present.values()))
 
     async def aclose(self) -> None:
         """End every agent, then remove the lab; errors are raised after everything was tried. May be called again."""
@@ -181,21 +201,21 @@ async def build(
             _use_cpus(env, env.lab, event_log)
         if env.emulator is not None:
             await start_emulator(case, label, env.agents[env.emulator], event_log)
-        addresses = {name: await _own_addresses(agent) for name, agent in env.agents.items() if agent.lost is None}
+        addresses = await env.ask_each(_own_addresses)
         if case.hosts is not None:
             _check_addresses({name: named[name] for name in addresses}, addresses)
             is_brought_up = system_of(case.sut).comes_up_on_given_hosts
             gateways = _on_one_stack(env, addresses)
             event_log.record("given-hosts", trial=label, gateways=gateways, brought_up=is_brought_up)
             if is_brought_up:
-                env.addressing = await survey_given_hosts(case, env.agents, env.clients, label)
+                env.addressing = await survey_given_hosts(case, env.present, env.clients, label)
         bind = _bind(env, addresses[SERVER])
         longest_ms = max(test.longest_ms for test in case.tests) + _PROBE_MS
         https = any(test.needs_https for test in case.tests)
         serving = serve_everything(bind, longest_ms, https=https, key=env.key)
         await env.agents[SERVER].prepare(f"{label}/setup", SERVE_TASK, serving)
         if waits_for_idle_cpus(test.kind for test in case.tests):
-            await record_wake_ups(env.agents, event_log)
+            await record_wake_ups(env.present, event_log)
     except BaseException:
         await env.aclose()
         raise
@@ -289,14 +309,19 @@ async def observe(env: Environment, trial: str | None, period_ms: int, event_log
     crowd = math.ceil(len(env.clients) / _CLIENTS_AT_FULL_RATE) if env.lab is not None else 1
     # Gateways first: if hosts share a machine, the measured host reports its CPUs.
     emulator = (env.emulator,) if env.emulator is not None else ()
+
+    async def order(name: str, period: int, machine: bool) -> None:
+        try:
+            await env.agents[name].observe(trial, period, machine)
+        except AgentLost as error:
+            if not env.goes_on_without(name, error):
+                raise
+
     orders = []
     for name in (*env.gateways, SERVER, *env.clients, *emulator):
-        agent = env.agents[name]
-        if agent.lost is not None and env.goes_on_without(name, agent.lost):
-            continue
-        boot = agent.hello.host.boot_id
+        boot = env.agents[name].hello.host.boot_id
         period = period_ms * crowd if name in env.clients else period_ms
-        orders.append(agent.observe(trial, period, boot is None or boot not in seen_boots))
+        orders.append(order(name, period, boot is None or boot not in seen_boots))
         seen_boots.add(boot)
         event_log.record("observe", host=name, trial=trial, period_ms=period)
     # Together: a host whose connection is slow does not hold up the others.

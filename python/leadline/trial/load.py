@@ -266,7 +266,8 @@ async def _run_first_phase(
         if load.receivers:
             await asyncio.sleep(drain_s)
             for part in load.receivers:
-                await agents[part.host].stop(load.label, part.task)
+                with suppress(AgentLost):
+                    await agents[part.host].stop(load.label, part.task)
         await ends
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from leadline.errors import LeadlineError
+from leadline.errors import AgentLost, LeadlineError
 from leadline.trial.event_log import EventLog
 from leadline.trial.notifications import HostLost
 
@@ -29,6 +29,8 @@ class HostLosses:
         """Whether the trial goes on without this host, which fails with the error. May be asked again."""
         if host in self.reasons:
             return True
+        if not isinstance(error, AgentLost):
+            return False  # a full disk here, for instance
         if host not in self.clients or len(self.reasons) >= int(self.share * len(self.clients) + 1e-9):
             return False
         self.reasons[host] = str(error)

@@ -263,6 +263,10 @@ async def _search(
     server = up.server(test, env)
 
     async def measure(at_rate: BaseTest, number: int) -> TestResult:
+        lost = next((host for host in hosts if host not in env.clients), None)
+        if lost is not None and env.losses is not None:
+            # The rates that follow would be those of fewer hosts.
+            raise LeadlineError(f"{test.name}: the search ends with the loss of a host: {env.losses.reasons[lost]}")
         label = f"{name}.{number}"
         begin = len(entries)
         await environment.observe(env, label, context.observe_period_ms, event_log)

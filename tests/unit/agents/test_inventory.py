@@ -190,6 +190,10 @@ def test_aliases_of_ssh_config_are_hosts(tmp_path: Path) -> None:
         ("hosts: [{ssh: a, role: server}, {ssh: b, role: server}, ssh://c]", "a and b both are the server"),
         ("hosts: [{ssh: a, role: gateway-a}, ssh://b, ssh://c]", "a is a gateway-a, which a remote-access plan"),
         ("hosts: [a\n", "hosts.yaml:"),
+        ("hosts: [{ssh: }]", "host 1: ssh is None, and not a text"),
+        ("hosts: [{ssh: a, address: 5}]", "host 1: address is 5, and neither an IP address nor a list of them"),
+        ("kind: List\nitems: null\n", "it is not what `kubectl get pods -o json` prints"),
+        ("kind: List\nitems: [5]\n", "it is not what `kubectl get pods -o json` prints"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -197,6 +201,13 @@ def test_a_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
         read_hosts(given(tmp_path, text), "remote-access")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_deep_documents_and_roles_that_are_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="it is nested too deeply"):
+        read_inventory(given(tmp_path, "[" * 100_000, "deep.json"))
+    with pytest.raises(InputError, match="5 is neither an address nor a mapping"):
+        read_inventory(given(tmp_path, "gateway: 5\nserver: ssh://a\nclients: [ssh://b]\n"))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,11 @@ class RayCluster:
         self._is_connected = asyncio.Event()
         self._ended: str | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its driver has ended: nothing more can be started there."""
+        return self._ended is not None
+
     async def __aenter__(self) -> RayCluster:
         """Connect, and start an actor on each node.
 

@@ -31,8 +31,8 @@ _SSH_WORDS = re.compile(
     r"|Timeout, server |Write failed|mux_client_)|: Permission denied \("
 )
 """How a line begins that is ssh's own; the others are the agent's and those of the shell on its host."""
-_PERSIST_S = 30
-"""How long a connection outlives its last command: that of a run that was killed."""
+_PERSIST_S = 300
+"""How long a connection outlives its last command: from one trial to the next, and that of a run that was killed."""
 _CLOSE_WITHIN_S = 5.0
 
 

@@ -280,9 +280,16 @@ def _remove_machines(provider: Provider, removal: Removal, hooks: Hooks, expecte
             break
         new = [one for one in machines if one.id not in asked]
         if new:
-            provider.delete_machines([one for one in new if one.state != "ending"])
-            asked |= {one.id for one in new}
-            hooks.show(f"{len(new)} machines of {removal.fleet} are ending")
+            try:
+                provider.delete_machines([one for one in new if one.state != "ending"])
+            except CloudFailed as failure:
+                # A provider that is busy, or has no answer once, is asked again until the time for it is over.
+                if passed_s >= MAX_REMOVAL_S:
+                    raise
+                hooks.show(f"{failure}; asking again")
+            else:
+                asked |= {one.id for one in new}
+                hooks.show(f"{len(new)} machines of {removal.fleet} are ending")
         hooks.sleep(pause_s)
     removal.machines = len(asked) - sum(one.startswith("the machine ") for one in removal.left)
 
