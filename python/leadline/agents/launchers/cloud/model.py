@@ -17,7 +17,7 @@ TAG_END = "leadline-end"
 RESOURCE_PREFIX = "leadline-fleet-"
 """Begins the names of the key pair and of the security group of a fleet; the name of the fleet follows."""
 MIN_TTL_S = 600
-"""Machines need some of it to start, and take no new logins in the last five minutes before a planned halt (systemd)."""
+"""Machines need some of it to start, and take no new logins in the last five minutes before a halt (systemd)."""
 MAX_TTL_S = 7 * 86400
 INSTALL_COMMAND = "pip install 'leadline[cloud]'"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
