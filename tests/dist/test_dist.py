@@ -95,7 +95,7 @@ def test_wheel_asks_for_no_large_library_but_for_the_extra_that_writes_tables(di
     assert "numpy" in wanted
     assert LARGE_LIBRARIES & set(wanted) == {"polars"}
     assert re.search(r"extra == ['\"]parquet['\"]", wanted["polars"])
-    assert sorted(metadata.get_all("Provides-Extra") or []) == ["cloud", "parquet", "record"]
+    assert sorted(metadata.get_all("Provides-Extra") or []) == ["cloud", "parquet", "ray", "record"]
 
 
 def test_installation_without_extras_holds_no_large_library(installed: Mapping[str, str], tmp_path: Path) -> None:

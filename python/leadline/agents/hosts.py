@@ -105,7 +105,7 @@ class ReachedHosts:
         return Launch(argv, launcher=host, place=place, address=host.address)
 
     async def _cluster(self, address: HostAddress) -> RayCluster:
-        """The cluster with as many nodes as the plan has, or more; opened once for a run, and again where Ray has ended."""
+        """The cluster with as many nodes as the plan has, or more; opened once for a run, again if Ray has ended."""
         async with self._opening:
             cluster = self._clusters.get(address.text)
             if cluster is None or cluster.is_over or len(cluster.hosts) < address.hosts:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from leadline.agents import deployment
 from leadline.agents.deployment import Deployment
 from leadline.agents.launchers.processes import Exec
 from leadline.errors import AgentLost
@@ -57,6 +58,10 @@ def agents(tmp_path: Path) -> dict[str, Path]:
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def entries_of(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 def agent_changes(path: Path) -> None:
@@ -149,6 +154,24 @@ async def test_another_architecture_gets_its_own_agent_or_is_refused(tmp_path: P
     # As some systems name it.
     same = Host(tmp_path / "host", "arm64").launcher()
     assert (await Deployment(agents).launch("gw", same)).argv == launch.argv
+
+
+async def test_a_folder_that_others_may_write_to_is_passed_over(tmp_path: Path, agents: Mapping[str, Path]) -> None:
+    """Below /tmp anyone can make a folder of this name first, and have the copy changed after it was verified."""
+    host = Host(tmp_path / "host")
+    launcher = host.launcher(XDG_CACHE_HOME="", HOME="")
+    base = tmp_path / "leadline-7"
+    (host.folder / "bin" / "id").write_text("#!/bin/sh\necho 7\n")
+    (host.folder / "bin" / "id").chmod(0o755)
+    base.mkdir(mode=0o777)
+    base.chmod(0o777)
+    said = []
+    for script, argument in ((deployment._FIND, "x86_64=0"), (deployment._COPY, "0")):
+        # Of the shared folders the first one is here, and the others are nowhere.
+        here = script.replace("/var/tmp/", f"{tmp_path}/").replace('"/tmp/', '"/no/').replace("/dev/shm", "/no")
+        said.append((await output(("sh", "-c", here, "sh", argument, "0"), launcher)).strip())
+    assert said == ["lacks x86_64", "nowhere"]
+    assert entries_of(base) == []
 
 
 async def test_a_host_without_what_verifies_a_copy_is_refused(tmp_path: Path, agents: Mapping[str, Path]) -> None:
