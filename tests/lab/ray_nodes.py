@@ -156,7 +156,8 @@ def _start(cluster: RayNodes, folder: Path, ray: Path, number: int) -> Node:
         f"--node-ip-address={address}", f"--temp-dir={own}/ray", "--num-cpus=0",
         f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", "--include-log-monitor=false",
     ]  # fmt: skip
-    environment = {**_clean_environment(), "ADDRESS": address, "HOME": str(own / "home")}
+    # Beside other tests, workers of niceness 15 would wait for minutes.
+    environment = {**_clean_environment(), "ADDRESS": address, "HOME": str(own / "home"), "RAY_worker_niceness": "0"}
     environment.pop("XDG_CACHE_HOME", None)
     spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     argv = [*spaces, "sh", "-ec", _NODE, "sh", str(ray), "start", "--block", *role, *options]

@@ -35,7 +35,7 @@ _FOLDERS = (
     'user=$(id -u); for folder in "$XDG_CACHE_HOME" "${HOME:+$HOME/.cache}" '
     '"/var/tmp/leadline-$user" "/tmp/leadline-$user" "/dev/shm/leadline-$user"; do [ -n "$folder" ] || continue; '
     'case $folder in */"leadline-$user") %s[ -O "$folder" ] && [ ! -L "$folder" ] || continue; '
-    # Nobody else can write to it: drwx------.
+    # Its owner alone can write to it: drwx------.
     'case $(ls -ld "$folder") in d????-??-*) ;; *) continue ;; esac ;; esac; '
 )
 _MAKE = 'mkdir -m 700 "$folder" 2>/dev/null; '

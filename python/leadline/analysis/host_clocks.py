@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DRIFT_PPM = 1000.0
 """A clock that moves faster was set: adjtimex(2) slews by 500 ppm at most, and crystals are off by a tenth of that."""
 MAX_PAIRED = 64
-"""Comparisons of which each pair counts: those of a long test are thinned to so many."""
+"""Comparisons of which each pair counts: those of a long test are thinned to this many."""
 MAX_SKEW_SHARE = 0.01
 """Of a test's length, between the first host's start and the last one's: what is beyond is reported."""
 
@@ -53,7 +53,7 @@ def drift_of(checks: Sequence[ClockCheck]) -> Drift | None:
 
 
 def _bounds(first: ClockCheck, last: ClockCheck) -> tuple[float, float] | None:
-    """Between which values the drift from one comparison to the other lies; None if no time has passed."""
+    """The lowest and the highest drift from one comparison to the other; None if no time has passed."""
     passed_ns = last.at_ns - first.at_ns
     if passed_ns <= 0:
         return None
