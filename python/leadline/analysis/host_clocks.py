@@ -149,6 +149,6 @@ def stepped_clocks(evidence: Evidence) -> Iterator[Reason]:
     if stepped:
         worst_ns = max(bound_ns_of(checks[host]) for host in stepped)
         text = (
-            f"the clock of {', '.join(stepped)} did not run evenly: its instants are up to {worst_ns / 1e6:.3g} ms off"
+            f"the clock of {', '.join(stepped)} was set meanwhile: its instants are up to {worst_ns / 1e6:.3g} ms off"
         )
         yield Reason("clock-stepped", text)
